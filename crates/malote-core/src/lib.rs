@@ -1,0 +1,1 @@
+//! Words and decisions of malote: envelopes, handlers, the relay's plan. No I/O.

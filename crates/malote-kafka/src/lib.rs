@@ -1,0 +1,1 @@
+//! malote over Apache Kafka.

@@ -1,0 +1,1 @@
+//! malote on PostgreSQL.

@@ -1,0 +1,1 @@
+//! malote on SQLite: a store, and a durable log as transport.

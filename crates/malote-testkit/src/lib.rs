@@ -1,0 +1,1 @@
+//! Tools to test malote and what is built with it.

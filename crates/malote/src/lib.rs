@@ -1,0 +1,1 @@
+//! Reliable messages and sagas between services.

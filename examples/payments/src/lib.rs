@@ -1,0 +1,1 @@
+//! A payment across four services, by choreography.
