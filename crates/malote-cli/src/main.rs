@@ -1,1 +1,2 @@
+//! The malote command.
 fn main() {}

@@ -1,0 +1,80 @@
+//! How a handler ends when it does not succeed.
+
+use std::{error::Error, fmt, time::Duration};
+
+/// What a handler returns.
+pub type Outcome<T = ()> = Result<T, Failure>;
+
+/// Why a handler did not succeed, and with it what happens next.
+#[non_exhaustive]
+pub enum Failure {
+    /// It may go better later: try again, a bounded number of times.
+    Retry(String),
+    /// It will never go better: set the message aside.
+    Reject(String),
+    /// Not now: try again after this time, without counting it as a failed attempt.
+    Defer(Duration),
+    /// An error that came up by `?`; the store says which of the above it is.
+    Error(Box<dyn Error + Send + Sync>),
+}
+
+impl Failure {
+    /// Try again later.
+    pub fn retry(why: impl Into<String>) -> Self {
+        Self::Retry(why.into())
+    }
+    /// Set the message aside.
+    pub fn reject(why: impl Into<String>) -> Self {
+        Self::Reject(why.into())
+    }
+}
+
+impl<E: Error + Send + Sync + 'static> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Error(Box::new(error))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Retry(why) | Self::Reject(why) => f.write_str(why),
+            Self::Defer(after) => write!(f, "not before {after:?} have passed"),
+            Self::Error(error) => {
+                write!(f, "{error}")?;
+                let mut source = error.source();
+                while let Some(inner) = source {
+                    write!(f, ": {inner}")?;
+                    source = inner.source();
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Self::Retry(_) => "Retry",
+            Self::Reject(_) => "Reject",
+            Self::Defer(_) => "Defer",
+            Self::Error(_) => "Error",
+        };
+        write!(f, "{name}({self})")
+    }
+}
+
+/// What an error means for whoever wants to try again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Class {
+    /// Two transactions met (40001, 40P01, a busy SQLite): run it again at once; not an attempt.
+    Conflict,
+    /// The other side is away, full, or slow: run it again later.
+    Transient,
+    /// It was a commit and nobody knows whether it took effect: only safe to repeat under an operation id.
+    Unknown,
+    /// It will be the same tomorrow.
+    Final,
+}
