@@ -1,1 +1,3 @@
 //! Tools to test malote and what is built with it.
+
+pub mod servers;
