@@ -1,7 +1,7 @@
 //! The port to a service's own database.
 
 use crate::{
-    Class, Envelope, Message, RawRecord, Sealer,
+    Class, Envelope, RawRecord, Sealer,
     relay::{Cursor, Window},
 };
 use bytes::Bytes;
@@ -74,11 +74,10 @@ pub trait Store: Clone + Send + Sync + 'static {
 
 /// A transaction of a [`Store`].
 pub trait Transaction: Send + 'static {
-    /// Seals messages and writes them to the outbox, in the order given, in one statement where the
-    /// database can.
-    fn append(&mut self, messages: Vec<Message>) -> impl Future<Output = Result<Vec<Uuid>, StoreError>> + Send;
+    /// Writes sealed envelopes to the outbox, in the order given, in one statement where the database can.
+    fn append(&mut self, envelopes: Vec<Envelope>) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Changes what is said from here on is sealed with: each event of a batch has its own cause.
+    /// What `publish` seals with from here on. May be changed: each event of a batch has its own cause.
     fn sealer(&mut self) -> &mut Sealer;
 
     /// Commits, and wakes the relay if anything was appended.
