@@ -1,0 +1,33 @@
+# Each target is one script in scripts/ or one command; `make` lists them.
+
+MINUTES ?= 10
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-quick check mutants up down soak
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## Payments in one process: SQLite and an embedded log, nothing to install
+	@scripts/demo
+
+test: ## Every test, against real PostgreSQL, Redis and Kafka
+	@scripts/test
+
+test-quick: ## The tests that need no server
+	@scripts/test quick
+
+check: ## Format, lints, dependencies, features, licences, documentation
+	@scripts/check
+
+mutants: ## Take out each protection in turn: its test must fail
+	@scripts/mutants
+
+up: ## The four payment services on PostgreSQL, Kafka, Redis, with traces
+	@scripts/up
+
+down: ## Stop what `make up` started
+	@scripts/down
+
+soak: ## The long forms of the tests; make soak MINUTES=60
+	@scripts/soak $(MINUTES)
