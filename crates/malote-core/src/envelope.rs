@@ -104,13 +104,27 @@ pub struct Sealer {
     pub cause: Cause,
     /// Where ids and times come from.
     pub clock: Arc<dyn Clock>,
+    /// Who is told of each envelope, so that its making shows in the trace.
+    pub tracer: Option<Arc<dyn Tracer>>,
+}
+
+/// Told when an envelope is made.
+pub trait Tracer: Send + Sync + 'static {
+    /// Records the making of an envelope as a span under its `trace`, and returns that span's own
+    /// context for it to carry; none where nothing is traced.
+    fn created(&self, envelope: &Envelope) -> Option<TraceContext>;
 }
 
 impl Sealer {
+    /// Speaks for `source` with no cause yet, and without traces.
+    pub fn new(source: &str, clock: Arc<dyn Clock>) -> Self {
+        Self { source: source.into(), cause: Cause::default(), clock, tracer: None }
+    }
+
     /// Makes an envelope of a message, or says why it could never be delivered.
     pub fn seal(&self, message: Message) -> Result<Envelope, Unfit> {
         let id = self.clock.new_id();
-        let envelope = Envelope {
+        let mut envelope = Envelope {
             id,
             kind: message.kind,
             topic: message.topic,
@@ -127,6 +141,9 @@ impl Sealer {
             payload: message.payload,
         };
         envelope.check()?;
+        if let Some(created) = self.tracer.as_ref().and_then(|t| t.created(&envelope)) {
+            envelope.trace = Some(created);
+        }
         Ok(envelope)
     }
 }

@@ -28,7 +28,7 @@ mod transport;
 pub mod wire;
 
 pub use clock::Clock;
-pub use envelope::{Cause, Envelope, MAX_ENVELOPE_BYTES, Message, Sealer, TraceContext, Unfit};
+pub use envelope::{Cause, Envelope, MAX_ENVELOPE_BYTES, Message, Sealer, TraceContext, Tracer, Unfit};
 pub use event::{Event, EventType, Events};
 pub use failure::{Class, Failure, Outcome};
 pub use handler::{Effect, Handler, IdempotencyKey, Record, With, with};
