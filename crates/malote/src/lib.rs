@@ -1,1 +1,73 @@
-//! Reliable messages and sagas between services.
+//! Reliable messages between services: state and event in one commit, each event once in effect.
+//!
+//! ```no_run
+//! # #[cfg(feature = "sqlite")] mod example {
+//! use malote::prelude::*;
+//! use malote::sqlite::{Embedded, Sqlite, Tx};
+//! use serde::{Deserialize, Serialize};
+//! use std::sync::Arc;
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct PaymentApproved { id: String, amount: i64 }
+//! impl Event for PaymentApproved {
+//!     const TYPE: &'static str = "payment.approved.v1";
+//!     fn key(&self) -> String { self.id.clone() }
+//! }
+//! #[derive(Serialize, Deserialize)]
+//! struct PaymentSettled { id: String }
+//! impl Event for PaymentSettled {
+//!     const TYPE: &'static str = "payment.settled.v1";
+//!     fn key(&self) -> String { self.id.clone() }
+//! }
+//!
+//! /// The signature is the service's row in the flow: consumes and emits.
+//! async fn settle(payment: PaymentApproved, tx: &mut Tx) -> Outcome<PaymentSettled> {
+//!     sqlx::query("update accounts set balance = balance - $1").bind(payment.amount).execute(&mut **tx).await?;
+//!     Ok(PaymentSettled { id: payment.id })
+//! }
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = Sqlite::open("ledger.db").await?;
+//! let log = Arc::new(Embedded::open("log.db").await?);
+//! let ledger = Service::new("ledger", store, log).on(settle).terminal::<PaymentSettled>();
+//! Runtime::new().with(ledger).run_until(tokio::signal::ctrl_c()).await?;
+//! # Ok(()) }
+//! # }
+//! ```
+//!
+//! A [`Service`] has a store of its own, a transport that it shares with others, and handlers. A
+//! [`Runtime`] moves what the service writes (the relay) and what it receives (the consumer) until
+//! it is told to stop.
+
+mod clock;
+mod consumer;
+mod health;
+mod outbox;
+mod relay;
+mod runtime;
+mod service;
+pub mod telemetry;
+
+pub use clock::SystemClock;
+pub use health::{Health, State};
+pub use malote_core::{
+    Cause, Class, Clock, Effect, Envelope, Event, EventType, Events, Failure, Handler, IdempotencyKey,
+    IdempotencyStore, Message, Outcome, Record, Store, StoreError, Transaction, Transport, TransportError, Unfit,
+    events, partition, retry, topology, with,
+};
+pub use outbox::Outbox;
+pub use relay::ClaimRelay;
+pub use runtime::{Runtime, RuntimeError};
+pub use service::Service;
+
+#[cfg(feature = "kafka")]
+pub use malote_kafka as kafka;
+#[cfg(feature = "postgres")]
+pub use malote_postgres as postgres;
+#[cfg(feature = "sqlite")]
+pub use malote_sqlite as sqlite;
+
+/// What a service's source needs by name.
+pub mod prelude {
+    pub use crate::{Event, Failure, IdempotencyKey, Outbox, Outcome, Runtime, Service, events, with};
+}

@@ -1,0 +1,103 @@
+//! The smaller relay, for a table that exists already.
+//!
+//! ```text
+//!   claim (FOR UPDATE SKIP LOCKED) ──▶ send ──▶ reports ──▶ mark what was stored, let the rest go
+//! ```
+//!
+//! Any number of these work side by side without coordination, each on rows that nobody else has
+//! locked. It cannot promise what the log relay promises: with more than one of them the events of
+//! one key may pass each other, since two hold different rows of it at once; and a table that is
+//! ordered by a timestamp may show two rows of one transaction's rivals in another order than they
+//! committed in. Run one, where order matters.
+
+use malote_core::{ClaimSource, Failure, Report, Transport, retry::Backoff};
+use std::{future::Future, sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
+
+/// Publishes the rows of somebody else's table and marks them.
+pub struct ClaimRelay<C: ClaimSource> {
+    source: C,
+    transport: Arc<dyn Transport>,
+    batch: u32,
+    idle_poll: Duration,
+    backoff: Backoff,
+}
+
+impl<C: ClaimSource> ClaimRelay<C> {
+    /// Moves `source` to `transport`, up to 100 rows at a time.
+    pub fn new(source: C, transport: Arc<dyn Transport>) -> Self {
+        Self { source, transport, batch: 100, idle_poll: Duration::from_millis(500), backoff: Backoff::default() }
+    }
+
+    /// Most rows in one claim.
+    pub fn batch(mut self, most: u32) -> Self {
+        self.batch = most.max(1);
+        self
+    }
+
+    /// Longest pause between two looks at an idle table.
+    pub fn idle_poll(mut self, longest: Duration) -> Self {
+        self.idle_poll = longest;
+        self
+    }
+
+    /// Runs until `stop` resolves; a batch that is under way is finished first.
+    pub async fn run_until(self, stop: impl Future) {
+        let token = CancellationToken::new();
+        let run = self.run(&token);
+        tokio::pin!(run);
+        tokio::select! {
+            () = &mut run => {}
+            _ = stop => { token.cancel(); run.await; }
+        }
+    }
+
+    async fn run(&self, stop: &CancellationToken) {
+        let (mut attempt, mut poll) = (0, Duration::from_millis(10));
+        while !stop.is_cancelled() {
+            match self.once().await {
+                Ok(0) => {
+                    attempt = 0;
+                    poll = (poll * 2).min(self.idle_poll);
+                    let idle = async {
+                        tokio::select! { () = self.source.woken() => {}, () = tokio::time::sleep(poll) => {} }
+                    };
+                    stop.run_until_cancelled(idle).await;
+                }
+                Ok(_) => (attempt, poll) = (0, Duration::from_millis(10)),
+                Err(failure) => {
+                    attempt += 1;
+                    let wait = self.backoff.wait(attempt, fastrand::f64());
+                    tracing::warn!("the claim relay tries again in {wait:?}: {failure}");
+                    stop.run_until_cancelled(tokio::time::sleep(wait)).await;
+                }
+            }
+        }
+    }
+
+    /// One batch; how many rows were published. Any doubt is an error, and the rows without a report
+    /// of their own are claimed again.
+    async fn once(&self) -> Result<usize, Failure> {
+        let (claimed, rows) = self.source.claim(self.batch).await?;
+        if rows.is_empty() {
+            self.source.mark(claimed, &[]).await?;
+            return Ok(0);
+        }
+        let mut publisher = self.transport.publisher().await?;
+        let reports = publisher.send(rows).await?.await;
+        let stored: Vec<usize> = (0..reports.len()).filter(|i| reports[*i] == Report::Stored).collect();
+        self.source.mark(claimed, &stored).await?;
+        let failed = reports.iter().find_map(|r| match r {
+            Report::Stored => None,
+            Report::Refused(why) | Report::Unknown(why) => Some(why),
+        });
+        match failed {
+            Some(why) => Err(Failure::retry(format!(
+                "{} of {} rows were not published: {why}",
+                reports.len() - stored.len(),
+                reports.len()
+            ))),
+            None => Ok(stored.len()),
+        }
+    }
+}
