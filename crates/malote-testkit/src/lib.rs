@@ -1,3 +1,4 @@
 //! Tools to test malote and what is built with it.
 
+pub mod faults;
 pub mod servers;
