@@ -1,0 +1,211 @@
+//! A service's own database as one SQLite file.
+//!
+//! SQLite lets one connection write at a time. A second writer is told "locked", and a reader that
+//! becomes a writer after somebody else has committed is told so for ever. None of this is the
+//! caller's business, so here it cannot happen: every transaction that can write takes the write lock
+//! at its start, those of one process stand in a fair queue for one connection, and those of other
+//! processes are waited for.
+//!
+//! ```text
+//!   begin ──▶ turn (fair queue) ──▶ writer ──BEGIN IMMEDIATE──▶ Tx ──COMMIT──▶ relay is woken
+//!   pool() ─────────────────────▶ readers (cannot write)
+//! ```
+
+mod classify;
+mod dead;
+mod idempotency;
+mod inbox;
+mod migrate;
+mod outbox;
+mod relay;
+mod tx;
+
+pub use tx::Tx;
+
+use classify::failed;
+use malote_core::{
+    Admission, Class, Dead, Incarnation, Lease, Read, Saved, Sealer, Store, StoreError, Taken, planted,
+    relay::{Cursor, Window},
+};
+use sqlx::{
+    AssertSqlSafe, SqlSafeStr, SqlStr, SqlitePool,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
+};
+use std::{error::Error, str::FromStr, sync::Arc, time::Duration};
+use tokio::sync::{Notify, Semaphore};
+
+/// A service's own database: one SQLite file.
+#[derive(Clone)]
+pub struct Sqlite(Arc<Inner>);
+
+struct Inner {
+    /// One connection, used under `turn` only.
+    writer: SqlitePool,
+    turn: Arc<Semaphore>,
+    readers: SqlitePool,
+    appended: Notify,
+    lock_wait: Duration,
+}
+
+/// How to open a [`Sqlite`].
+#[derive(Clone, Debug)]
+pub struct Builder {
+    sync_every_commit: bool,
+    readers: u32,
+    lock_wait: Duration,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self { sync_every_commit: true, readers: 4, lock_wait: Duration::from_secs(60) }
+    }
+}
+
+impl Builder {
+    /// Whether a commit waits for the disk (`synchronous=FULL`, the default). Without it a power cut
+    /// may take back the last commits; a crash of the process takes back nothing either way.
+    pub fn sync_every_commit(mut self, yes: bool) -> Self {
+        self.sync_every_commit = yes;
+        self
+    }
+
+    /// How many connections read beside the writer; 4 by default.
+    pub fn readers(mut self, readers: u32) -> Self {
+        self.readers = readers.max(1);
+        self
+    }
+
+    /// How long to wait while another process holds the write lock; 60 s by default. After it a
+    /// begin fails with [`Class::Conflict`].
+    pub fn lock_wait(mut self, wait: Duration) -> Self {
+        self.lock_wait = wait;
+        self
+    }
+
+    /// Opens the file, and makes it when it is not there. Takes a path or a `sqlite:` URL.
+    pub async fn open(self, url_or_path: &str) -> Result<Sqlite, StoreError> {
+        let doing = || format!("opening the SQLite file {url_or_path:?}");
+        let options = if url_or_path.starts_with("sqlite:") {
+            SqliteConnectOptions::from_str(url_or_path).map_err(failed(doing()))?
+        } else {
+            SqliteConnectOptions::new().filename(url_or_path)
+        };
+        let file = options.get_filename().to_string_lossy().into_owned();
+        if file.is_empty() || file.contains(":memory:") || file.contains("mode=memory") {
+            let source = "several connections share the database, so it has to be a file".into();
+            return Err(StoreError { doing: doing(), class: Class::Final, source });
+        }
+        let synchronous = if self.sync_every_commit { SqliteSynchronous::Full } else { SqliteSynchronous::Normal };
+        let options = options
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(synchronous)
+            .foreign_keys(true)
+            // a WAL that grew under a long reader gives its space back
+            .pragma("journal_size_limit", (64 << 20).to_string())
+            // the own retry at BEGIN does the waiting, with jitter and in the queue's order
+            .busy_timeout(Duration::from_millis(10));
+        let whole = SqlitePoolOptions::new()
+            .max_lifetime(None)
+            .idle_timeout(None)
+            .test_before_acquire(false)
+            .acquire_timeout(self.lock_wait);
+        let writer = whole.clone().max_connections(1).after_release(|connection, _| {
+            // a transaction that could not be rolled back takes its connection with it
+            Box::pin(async move {
+                sqlx::Connection::ping(connection).await?;
+                Ok(!sqlx::Connection::is_in_transaction(connection))
+            })
+        });
+        let reading = options.clone().busy_timeout(self.lock_wait).pragma("query_only", "on");
+        let store = Sqlite(Arc::new(Inner {
+            writer: writer.connect_lazy_with(options),
+            turn: Arc::new(Semaphore::new(1)),
+            readers: whole.max_connections(self.readers).connect_lazy_with(reading),
+            appended: Notify::new(),
+            lock_wait: self.lock_wait,
+        }));
+        // the first connection makes the file and turns the WAL on
+        let first = store.begin_unsealed().await.map_err(|e| StoreError { doing: doing(), ..e })?;
+        first.rollback().await.map_err(failed(doing()))?;
+        Ok(store)
+    }
+}
+
+impl Sqlite {
+    /// Opens a file as [`Builder::default`] does. Call [`Sqlite::migrate`] before the first use.
+    pub async fn open(url_or_path: &str) -> Result<Self, StoreError> {
+        Builder::default().open(url_or_path).await
+    }
+
+    /// Opens a file with other settings.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Connections for the service's own queries outside of a transaction. They read only: writing
+    /// is what [`Store::begin`] is for.
+    pub fn pool(&self) -> &SqlitePool {
+        &self.0.readers
+    }
+
+    /// Brings malote's tables up to this version of the library. May be run by several processes at
+    /// once, and again at any time. Returns how many steps it took.
+    pub async fn migrate(&self) -> Result<u32, StoreError> {
+        migrate::migrate(self).await
+    }
+
+    /// Closes the connections after the transactions that are under way.
+    pub async fn close(&self) {
+        let _turn = self.0.turn.acquire().await;
+        self.0.writer.close().await;
+        self.0.readers.close().await;
+    }
+}
+
+impl Store for Sqlite {
+    type Tx = Tx;
+
+    async fn begin(&self, sealer: Sealer) -> Result<Tx, StoreError> {
+        tx::begin(self, sealer).await
+    }
+    fn classify(&self, error: &(dyn Error + Send + Sync + 'static)) -> Class {
+        classify::of(error)
+    }
+    async fn admit(&self, tx: &mut Tx, consumer: &str, events: &[Admission]) -> Result<Vec<bool>, StoreError> {
+        inbox::admit(tx, consumer, events).await
+    }
+    async fn seen(&self, consumer: &str, events: &[Admission]) -> Result<Vec<bool>, StoreError> {
+        inbox::seen(&self.0.readers, consumer, events).await
+    }
+    async fn set_aside(&self, tx: &mut Tx, dead: &Dead) -> Result<(), StoreError> {
+        dead::set_aside(tx, dead).await
+    }
+    async fn take_lease(&self, name: &str, who: Incarnation, lasts: Duration) -> Result<Taken, StoreError> {
+        relay::take_lease(self, name, who, lasts).await
+    }
+    async fn release_lease(&self, lease: &Lease) -> Result<(), StoreError> {
+        relay::release_lease(self, lease).await
+    }
+    async fn read(&self, window: &Window) -> Result<Read, StoreError> {
+        outbox::read(&self.0.readers, window).await
+    }
+    async fn save(&self, lease: &Lease, cursor: &Cursor, lasts: Duration) -> Result<Saved, StoreError> {
+        relay::save(self, lease, cursor, lasts).await
+    }
+    async fn woken(&self) {
+        self.0.appended.notified().await;
+    }
+    async fn upkeep(&self, cursor: &Cursor) -> Result<String, StoreError> {
+        outbox::upkeep(self, cursor).await
+    }
+}
+
+/// A statement without one of its protections, where the test for that protection asks for it.
+fn fence(switch: &str, statement: &'static str, protection: &str) -> SqlStr {
+    if !planted::is(switch) {
+        return statement.into_sql_str();
+    }
+    debug_assert!(statement.contains(protection), "{switch} takes out nothing");
+    AssertSqlSafe(statement.replace(protection, "")).into_sql_str()
+}

@@ -1,0 +1,63 @@
+//! What the tests of the store share.
+#![allow(dead_code)]
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use malote_core::{
+    Cause, Clock, Incarnation, Message, Sealer,
+    relay::{Ranges, Window},
+};
+use malote_sqlite::Sqlite;
+use std::{sync::Arc, time::Duration};
+use tempfile::TempDir;
+use uuid::Uuid;
+
+/// Longer than anything here takes.
+pub const LONG: Duration = Duration::from_secs(60);
+
+pub struct Real;
+
+impl Clock for Real {
+    fn now(&self) -> DateTime<Utc> {
+        Utc::now()
+    }
+    fn new_id(&self) -> Uuid {
+        Uuid::now_v7()
+    }
+}
+
+pub fn sealer() -> Sealer {
+    Sealer { source: "test".into(), cause: Cause::default(), clock: Arc::new(Real) }
+}
+
+pub fn message(key: &str, payload: impl Into<Bytes>) -> Message {
+    Message {
+        kind: "thing.happened.v1".into(),
+        topic: "thing.happened.v1".into(),
+        key: key.into(),
+        content_type: "application/json".into(),
+        payload: payload.into(),
+    }
+}
+
+/// A fresh store in a folder that goes with it.
+pub async fn store() -> (TempDir, Sqlite) {
+    let folder = TempDir::new().unwrap();
+    let store = open(&folder).await;
+    (folder, store)
+}
+
+pub async fn open(folder: &TempDir) -> Sqlite {
+    let path = folder.path().join("service.db");
+    let store = Sqlite::builder().sync_every_commit(false).open(path.to_str().unwrap()).await.unwrap();
+    store.migrate().await.unwrap();
+    store
+}
+
+pub fn window(high: i64, gaps: &[(i64, i64)], limit: usize) -> Window {
+    Window { high, gaps: Ranges::from_iter(gaps.iter().copied()), limit }
+}
+
+pub fn somebody() -> Incarnation {
+    Incarnation(Uuid::now_v7())
+}
