@@ -13,7 +13,8 @@ pub enum Fate {
     Pass,
     /// Stored, and the answer is lost: the report is unknown.
     LoseAnswer,
-    /// Not stored, and the report is unknown.
+    /// Not stored, and the report is unknown; and so for all that this publisher is given later,
+    /// as a producer without gaps would have it.
     Vanish,
     /// Refused for good, with this reason.
     Refuse(String),
@@ -47,7 +48,7 @@ impl Transport for Faulty {
     fn publisher(&self) -> BoxFuture<'_, Result<Box<dyn Publisher>, TransportError>> {
         Box::pin(async move {
             let inner = self.inner.publisher().await?;
-            Ok(Box::new(FaultyPublisher { inner, decide: self.decide.clone() }) as Box<dyn Publisher>)
+            Ok(Box::new(FaultyPublisher { inner, decide: self.decide.clone(), broken: false }) as Box<dyn Publisher>)
         })
     }
 
@@ -63,12 +64,24 @@ impl Transport for Faulty {
 struct FaultyPublisher {
     inner: Box<dyn Publisher>,
     decide: Arc<Decide>,
+    broken: bool,
+}
+
+impl FaultyPublisher {
+    fn fate(&mut self, envelope: &Envelope) -> Fate {
+        if self.broken {
+            return Fate::Vanish;
+        }
+        let fate = (self.decide)(envelope);
+        self.broken = fate == Fate::Vanish;
+        fate
+    }
 }
 
 impl Publisher for FaultyPublisher {
     fn send(&mut self, batch: Vec<Envelope>) -> BoxFuture<'_, Result<Reports, TransportError>> {
         Box::pin(async move {
-            let fates: Vec<Fate> = batch.iter().map(|e| (self.decide)(e)).collect();
+            let fates: Vec<Fate> = batch.iter().map(|e| self.fate(e)).collect();
             let stored = |fate: &Fate| matches!(fate, Fate::Pass | Fate::LoseAnswer);
             let passed = batch.into_iter().zip(&fates).filter(|(_, fate)| stored(fate)).map(|(e, _)| e).collect();
             let reports = self.inner.send(passed).await?;

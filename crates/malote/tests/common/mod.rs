@@ -1,0 +1,171 @@
+//! What the runtime's tests share: a fresh service on each store, events, and a record of what happened.
+#![allow(missing_docs, dead_code)]
+
+use malote::{Event, Outcome, Runtime, Store, Transaction, Transport, sqlite::Embedded, sqlite::Sqlite};
+use malote_testkit::servers;
+use serde::{Deserialize, Serialize};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::{
+    sync::{oneshot, watch},
+    task::JoinHandle,
+};
+
+/// Longer than anything here takes; a test that waits so long has failed.
+pub const LONG: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+pub struct Ping {
+    pub key: String,
+    pub n: i64,
+}
+impl Event for Ping {
+    const TYPE: &'static str = "ping.v1";
+    fn key(&self) -> String {
+        self.key.clone()
+    }
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+pub struct Pong {
+    pub key: String,
+    pub n: i64,
+}
+impl Event for Pong {
+    const TYPE: &'static str = "pong.v1";
+    fn key(&self) -> String {
+        self.key.clone()
+    }
+}
+
+pub fn ping(key: &str, n: i64) -> Ping {
+    Ping { key: key.into(), n }
+}
+
+/// What happened, in order, with a way to wait for it.
+#[derive(Clone)]
+pub struct Log<T>(Arc<Mutex<Vec<T>>>, watch::Sender<usize>);
+
+impl<T: Clone + std::fmt::Debug> Default for Log<T> {
+    fn default() -> Self {
+        Self(Arc::default(), watch::Sender::new(0))
+    }
+}
+
+impl<T: Clone + std::fmt::Debug> Log<T> {
+    pub fn add(&self, what: T) {
+        let mut log = self.0.lock().unwrap();
+        log.push(what);
+        self.1.send_replace(log.len());
+    }
+    pub fn all(&self) -> Vec<T> {
+        self.0.lock().unwrap().clone()
+    }
+    /// Waits until something is true of all that happened.
+    pub async fn until(&self, what: impl Fn(&[T]) -> bool) -> Vec<T> {
+        let mut changes = self.1.subscribe();
+        let waited = tokio::time::timeout(LONG, async {
+            while !what(&self.0.lock().unwrap()) {
+                changes.changed().await.unwrap();
+            }
+        });
+        assert!(waited.await.is_ok(), "did not come to it: {:?}", self.all());
+        self.all()
+    }
+}
+
+/// Notes what is handled and answers it.
+pub async fn answer<T: Transaction>(ping: Ping, _: &mut T, log: &Log<Ping>) -> Outcome<Pong> {
+    log.add(ping.clone());
+    Ok(Pong { key: ping.key, n: ping.n })
+}
+
+pub async fn hear<T: Transaction>(pong: Pong, _: &mut T, log: &Log<Pong>) -> Outcome {
+    log.add(pong);
+    Ok(())
+}
+
+/// A store that a test can make and look into.
+#[allow(async_fn_in_trait)]
+pub trait TestStore: Store {
+    /// None where its server cannot be had, which is then counted as skipped.
+    async fn fresh(name: &str) -> Option<Self>;
+    async fn count(&self, query: &str) -> i64;
+    async fn execute(&self, query: &str);
+}
+
+impl TestStore for Sqlite {
+    async fn fresh(name: &str) -> Option<Self> {
+        let store = Sqlite::open(folder().join(format!("{name}.db")).to_str().unwrap()).await.unwrap();
+        store.migrate().await.unwrap();
+        Some(store)
+    }
+    async fn count(&self, query: &str) -> i64 {
+        sqlx::query_scalar(sqlx::AssertSqlSafe(query.replace("malote.", ""))).fetch_one(self.pool()).await.unwrap()
+    }
+    async fn execute(&self, query: &str) {
+        let outbox = malote::Outbox::new("test", self.clone());
+        let mut tx = outbox.begin().await.unwrap();
+        sqlx::query(sqlx::AssertSqlSafe(query.replace("malote.", ""))).execute(&mut *tx).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+}
+
+impl TestStore for malote::postgres::Postgres {
+    async fn fresh(name: &str) -> Option<Self> {
+        let url = servers::fresh_database(name)?;
+        let store = malote::postgres::Postgres::connect(&url).await.unwrap();
+        store.migrate().await.unwrap();
+        Some(store)
+    }
+    async fn count(&self, query: &str) -> i64 {
+        sqlx::query_scalar(sqlx::AssertSqlSafe(query.to_owned())).fetch_one(self.pool()).await.unwrap()
+    }
+    async fn execute(&self, query: &str) {
+        sqlx::query(sqlx::AssertSqlSafe(query.to_owned())).execute(self.pool()).await.unwrap();
+    }
+}
+
+/// A folder of this test's own; the system's temporary folder is cleared by the system.
+pub fn folder() -> std::path::PathBuf {
+    tempfile::Builder::new().prefix("malote-").tempdir().unwrap().keep()
+}
+
+pub async fn log() -> Arc<dyn Transport> {
+    Arc::new(Embedded::open(folder().join("log.db").to_str().unwrap()).await.unwrap())
+}
+
+/// A runtime at work, until it is stopped.
+pub struct Running(oneshot::Sender<()>, JoinHandle<()>);
+
+pub async fn start(runtime: Runtime) -> Running {
+    let (stop, stopped) = oneshot::channel::<()>();
+    let health = runtime.health();
+    let task = tokio::spawn(async move { runtime.run_until(stopped).await.unwrap() });
+    tokio::time::timeout(LONG, health.ready()).await.unwrap_or_else(|_| panic!("not ready: {:?}", health.parts()));
+    Running(stop, task)
+}
+
+impl Running {
+    pub async fn stop(self) {
+        drop(self.0);
+        self.1.await.unwrap();
+    }
+}
+
+/// Runs each test on every store.
+#[macro_export]
+macro_rules! on_each_store {
+    ($($test:ident),+ $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread")] async fn $test() { super::$test::<malote::sqlite::Sqlite>().await })+
+        }
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread")] async fn $test() {
+                super::$test::<malote::postgres::Postgres>().await
+            })+
+        }
+    };
+}
