@@ -110,7 +110,10 @@ async fn what_can_never_succeed_is_set_aside_and_the_rest_goes_on<S: TestStore>(
     ask(&a, (0..6).map(|n| ping("k", n))).await;
     done.until(|all| all.iter().any(|p| p.n == 5)).await;
     running.stop().await;
-    assert_eq!(done.all().iter().map(|p| p.n).filter(|n| *n < 100).collect::<std::collections::BTreeSet<_>>(), [0, 1, 2, 4, 5].into());
+    assert_eq!(
+        done.all().iter().map(|p| p.n).filter(|n| *n < 100).collect::<std::collections::BTreeSet<_>>(),
+        [0, 1, 2, 4, 5].into()
+    );
     let dead = "select count(*) from malote.dead where \"by\" = 'consumer picky'";
     assert_eq!(b.count(dead).await, 2);
 }
@@ -139,7 +142,8 @@ async fn what_a_failing_handler_wrote_is_gone<S: TestStore>() {
     let answerer = Service::new("answerer", b, log.clone())
         .on(with(Arc::new(AtomicI64::new(0)), two_faced::<S::Tx>))
         .backoff(quick());
-    let running = start(Runtime::new().with(asker(&a, &log).on(with(heard.clone(), hear::<S::Tx>))).with(answerer)).await;
+    let running =
+        start(Runtime::new().with(asker(&a, &log).on(with(heard.clone(), hear::<S::Tx>))).with(answerer)).await;
     ask(&a, [ping("k", 7)]).await;
     heard.until(|all: &[Pong]| all.iter().any(|p| p.n == 7)).await;
     running.stop().await;
@@ -162,7 +166,8 @@ async fn record<T: Transaction>(n: i64, _: &mut T) -> Outcome<Pong> {
 async fn an_effect_is_called_with_one_key_and_recorded_once<S: TestStore>() {
     let (Some(a), Some(b)) = (S::fresh("asker").await, S::fresh("caller").await) else { return };
     let (log, calls, heard) = (log().await, Log::default(), Log::default());
-    let caller = Service::new("caller", b, log.clone()).effect(with(calls.clone(), call), record::<S::Tx>).backoff(quick());
+    let caller =
+        Service::new("caller", b, log.clone()).effect(with(calls.clone(), call), record::<S::Tx>).backoff(quick());
     let running = start(Runtime::new().with(asker(&a, &log).on(with(heard.clone(), hear::<S::Tx>))).with(caller)).await;
     ask(&a, (0..5).map(|n| ping("k", n))).await;
     let heard = heard.until(|all: &[Pong]| all.len() == 5).await;

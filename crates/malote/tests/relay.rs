@@ -29,7 +29,10 @@ fn number(envelope: &malote::Envelope) -> i64 {
 }
 
 /// Decides by the event's number and by how often it was sent before; remembers what was sent.
-fn faulty(inner: Arc<dyn Transport>, decide: impl Fn(i64, usize) -> Fate + Send + Sync + 'static) -> (Arc<dyn Transport>, Seen) {
+fn faulty(
+    inner: Arc<dyn Transport>,
+    decide: impl Fn(i64, usize) -> Fate + Send + Sync + 'static,
+) -> (Arc<dyn Transport>, Seen) {
     let seen = Seen::default();
     let sent = seen.clone();
     let transport = Faulty::new(inner, move |envelope| {
@@ -55,7 +58,8 @@ async fn publish<S: TestStore>(store: &S, pings: impl IntoIterator<Item = Ping>)
 /// An asker over `transport`, and a listener that notes what takes effect; returns both at work.
 async fn run<S: TestStore>(asker: &S, listener: &S, transport: &Arc<dyn Transport>, heard: &Log<Ping>) -> Running {
     let asker = Service::new("asker", asker.clone(), transport.clone()).emits::<Ping>().backoff(quick());
-    let listener = Service::new("listener", listener.clone(), transport.clone()).on(with(heard.clone(), answer::<S::Tx>));
+    let listener =
+        Service::new("listener", listener.clone(), transport.clone()).on(with(heard.clone(), answer::<S::Tx>));
     start(Runtime::new().with(asker).with(listener.terminal::<Pong>())).await
 }
 

@@ -120,7 +120,11 @@ async fn one_trace_crosses_every_hop() {
         assert!(linked, "{} is not under {}", pair[1], pair[0]);
     }
     let kind = |name: &str| trace[name][0].kind;
-    assert_eq!([kind(hops[0]), kind(hops[1]), kind(hops[2]), kind(hops[3])], [2, 4, 3, 5], "server, producer, client, consumer");
+    assert_eq!(
+        [kind(hops[0]), kind(hops[1]), kind(hops[2]), kind(hops[3])],
+        [2, 4, 3, 5],
+        "server, producer, client, consumer"
+    );
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -4,7 +4,7 @@
 //! not the statement; whoever comes next finds a connection on which no transaction is open.
 
 use super::{Sqlite, classify, failed};
-use malote_core::{Class, Events, Message, Sealer, StoreError, Transaction, planted, retry::Backoff};
+use malote_core::{Class, Envelope, Event, Message, Sealer, StoreError, Transaction, Unfit, planted, retry::Backoff};
 use sqlx::{SqliteConnection, SqliteTransaction};
 use std::{
     ops::{Deref, DerefMut},
@@ -116,16 +116,17 @@ pub(super) async fn begin(store: &Sqlite, sealer: Sealer) -> Result<Tx, StoreErr
 }
 
 impl Tx {
-    /// Says something: it is on its way exactly if this transaction commits. Takes an event, or
-    /// whatever else a handler may return. Gives the ids of what was said.
-    pub async fn publish<E: Events>(&mut self, events: E) -> Result<Vec<Uuid>, StoreError> {
-        let mut messages = Vec::new();
-        events.write(&mut messages).map_err(|e| StoreError {
-            doing: "publishing".into(),
+    /// Says something: it is on its way exactly if this transaction commits. Gives the envelope's id.
+    pub async fn publish<E: Event>(&mut self, event: E) -> Result<Uuid, StoreError> {
+        let unfit = |unfit: Unfit| StoreError {
+            doing: format!("publishing {}", E::TYPE),
             class: Class::Final,
-            source: e.into(),
-        })?;
-        self.append(messages).await
+            source: unfit.into(),
+        };
+        let envelope = Message::of(&event).and_then(|message| self.sealer.seal(message)).map_err(unfit)?;
+        let id = envelope.id;
+        self.append(vec![envelope]).await?;
+        Ok(id)
     }
 
     /// Commits, and wakes the relay if anything was said.
@@ -140,19 +141,13 @@ impl Tx {
 }
 
 impl Transaction for Tx {
-    async fn append(&mut self, messages: Vec<Message>) -> Result<Vec<Uuid>, StoreError> {
-        if messages.is_empty() {
-            return Ok(Vec::new());
+    async fn append(&mut self, envelopes: Vec<Envelope>) -> Result<(), StoreError> {
+        if envelopes.is_empty() {
+            return Ok(());
         }
-        let sealed: Result<Vec<_>, _> = messages.into_iter().map(|m| self.sealer.seal(m)).collect();
-        let envelopes = sealed.map_err(|unfit| StoreError {
-            doing: "writing to the outbox".into(),
-            class: Class::Final,
-            source: unfit.into(),
-        })?;
         super::outbox::append(&mut self.inner, &envelopes).await?;
         self.appended = true;
-        Ok(envelopes.iter().map(|e| e.id).collect())
+        Ok(())
     }
 
     fn sealer(&mut self) -> &mut Sealer {
