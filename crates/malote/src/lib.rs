@@ -41,6 +41,8 @@
 
 mod clock;
 mod consumer;
+#[cfg(feature = "http")]
+pub mod edge;
 mod health;
 mod outbox;
 mod relay;
