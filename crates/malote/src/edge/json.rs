@@ -163,7 +163,7 @@ mod tests {
             ("{\"amount\": 9223372036854775808, \"to\": \"b\"}", "invalid value"),
             ("{\"amount\": NaN, \"to\": \"b\"}", "not JSON"),
             ("{\"amount\": 1, \"amount\": 2, \"to\": \"b\"}", "duplicate field"),
-            ("{\"amount\": 1, \"to\": \"b\\u0000\"}", "NUL character, which cannot be stored: line 1 column 22"),
+            ("{\"amount\": 1, \"to\": \"b\\u0000\"}", "NUL character, which cannot be stored: line 1 column 23"),
             ("{\"amount\": 1, \"to\": \"b\0\"}", "NUL character"),
             ("{\"amount\": 1, \"to\": \"\\ud800\"}", "not JSON"),
         ] {
