@@ -1,0 +1,1 @@
+//! Nothing is compiled here; see Cargo.toml.
