@@ -49,9 +49,16 @@ pub(crate) fn process_span(envelope: &Envelope, group: &str, system: &'static st
         malote.service = group,
         error.r#type = tracing::field::Empty,
     );
-    #[cfg(feature = "otel")]
-    otel::continue_from(&span, envelope.hop.as_ref().or(envelope.trace.as_ref()));
+    continue_from(&span, envelope.hop.as_ref().or(envelope.trace.as_ref()));
     span
+}
+
+/// Makes a span the child of one in another process.
+pub(crate) fn continue_from(span: &tracing::Span, trace: Option<&TraceContext>) {
+    #[cfg(feature = "otel")]
+    otel::continue_from(span, trace);
+    #[cfg(not(feature = "otel"))]
+    let _ = (span, trace);
 }
 
 /// Records the sending of one envelope until it is dropped.

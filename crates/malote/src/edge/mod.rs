@@ -54,6 +54,7 @@ mod problem;
 mod redis;
 mod serve;
 mod service;
+mod trace;
 mod work;
 
 #[cfg(feature = "redis")]

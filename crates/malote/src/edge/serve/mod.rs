@@ -92,6 +92,8 @@ impl Server {
     /// when their request is answered or the grace time is over.
     pub async fn serve(self, listener: TcpListener, router: Router, stop: CancellationToken) -> Result<()> {
         let cut = CancellationToken::new();
+        // on the routes, not around the router: the span is named after the route
+        let router = router.layer(axum::middleware::from_fn(super::trace::request));
         let shared = Arc::new(Shared { server: self, router, works: Works::default(), stop, cut: cut.clone() });
         let connections = TaskTracker::new();
         let places = Arc::new(Semaphore::new(self.connections));
