@@ -8,6 +8,8 @@
 //!   service ──Tx──▶ its own file (state, outbox, inbox) ──relay──▶ Embedded (one log file) ──▶ services
 //! ```
 
+pub mod embedded;
 mod store;
 
+pub use embedded::Embedded;
 pub use store::{Builder, Sqlite, Tx};

@@ -43,7 +43,7 @@ CREATE TABLE consumer_group (
 -- AUTOINCREMENT: a member's number is never used again, so a former owner is never taken for a new one.
 CREATE TABLE member (
     id             INTEGER PRIMARY KEY AUTOINCREMENT,
-    consumer_group INTEGER NOT NULL REFERENCES consumer_group,
+    consumer_group INTEGER NOT NULL REFERENCES consumer_group ON DELETE CASCADE,
     expires_at     INTEGER NOT NULL
 );
 
@@ -54,7 +54,7 @@ CREATE TABLE member_topic (
 ) WITHOUT ROWID;
 
 CREATE TABLE assignment (
-    consumer_group INTEGER NOT NULL REFERENCES consumer_group,
+    consumer_group INTEGER NOT NULL REFERENCES consumer_group ON DELETE CASCADE,
     partition      INTEGER NOT NULL REFERENCES partition,
     -- the offset of the first record that is not acknowledged
     next           INTEGER NOT NULL DEFAULT 0,

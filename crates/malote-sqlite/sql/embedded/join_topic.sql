@@ -1,0 +1,2 @@
+-- A topic that a member reads.
+INSERT INTO member_topic (member, topic) VALUES (?1, ?2)

@@ -1,0 +1,2 @@
+-- A member goes.
+DELETE FROM member WHERE id = ?1

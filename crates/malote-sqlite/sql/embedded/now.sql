@@ -1,0 +1,2 @@
+-- The log's clock.
+SELECT now FROM log_clock

@@ -1,0 +1,54 @@
+//! A record's headers as bytes: per header the length of its name, the name, the length of its value,
+//! the value; lengths are 32 bits, little-endian. A value need not be text.
+
+use bytes::{Buf, BufMut, Bytes};
+
+pub(super) fn write(headers: &[(String, Bytes)]) -> Vec<u8> {
+    let size = headers.iter().map(|(name, value)| 8 + name.len() + value.len()).sum();
+    let mut out = Vec::with_capacity(size);
+    for (name, value) in headers {
+        for part in [name.as_bytes(), value] {
+            // nothing longer than a record gets here, and a record is checked to be far shorter
+            out.put_u32_le(u32::try_from(part.len()).unwrap_or(u32::MAX));
+            out.put_slice(part);
+        }
+    }
+    out
+}
+
+/// None when these are not headers.
+pub(super) fn read(bytes: Vec<u8>) -> Option<Vec<(String, Bytes)>> {
+    let mut rest = Bytes::from(bytes);
+    let mut part = move || -> Option<Option<Bytes>> {
+        if rest.is_empty() {
+            return Some(None);
+        }
+        let length = rest.try_get_u32_le().ok()? as usize;
+        (length <= rest.len()).then(|| Some(rest.split_to(length)))
+    };
+    let mut headers = Vec::new();
+    while let Some(name) = part()? {
+        headers.push((String::from_utf8(name.to_vec()).ok()?, part()??));
+    }
+    Some(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_what_is_cut_is_not() {
+        let headers = vec![
+            ("ce_id".to_owned(), Bytes::from_static(b"7")),
+            ("naïve".to_owned(), Bytes::from_static(b"\xff\x00")),
+            (String::new(), Bytes::new()),
+        ];
+        let bytes = write(&headers);
+        assert_eq!(read(bytes.clone()), Some(headers));
+        assert_eq!(read(Vec::new()), Some(Vec::new()));
+        for cut in [1, 3, 5, bytes.len() - 1] {
+            assert_eq!(read(bytes[..cut].to_vec()), None, "{cut}");
+        }
+    }
+}
