@@ -3,16 +3,16 @@
 
 mod common;
 
-use common::{LONG, message, open, sealer, somebody, store, window};
+use common::{LONG, envelope, open, sealer, somebody, store, window};
 use malote_core::{
-    Saved, Store, Taken, Transaction,
+    Envelope, Saved, Store, Taken, Transaction,
     relay::{Cursor, Ranges},
 };
 use malote_sqlite::Sqlite;
 
 async fn append(store: &Sqlite, keys: &[&str]) {
     let mut tx = store.begin(sealer()).await.unwrap();
-    tx.append(keys.iter().map(|key| message(key, format!("\"{key}\""))).collect()).await.unwrap();
+    tx.append(keys.iter().map(|key| envelope(key, format!("\"{key}\""))).collect()).await.unwrap();
     tx.commit().await.unwrap();
 }
 
@@ -27,7 +27,7 @@ async fn what_is_committed_is_read_in_order_and_nothing_else() {
     let (_folder, store) = store().await;
     append(&store, &["a", "b"]).await;
     let mut lost = store.begin(sealer()).await.unwrap();
-    lost.append(vec![message("never", "1")]).await.unwrap();
+    lost.append(vec![envelope("never", "1")]).await.unwrap();
     drop(lost);
     append(&store, &["c", "d", "e"]).await;
     let all = ["a", "b", "c", "d", "e"].iter().enumerate().map(|(i, k)| (i as i64 + 1, (*k).to_owned()));
@@ -40,17 +40,16 @@ async fn what_is_committed_is_read_in_order_and_nothing_else() {
 async fn an_envelope_comes_back_as_it_was_sealed() {
     let (_folder, store) = store().await;
     let mut tx = store.begin(sealer()).await.unwrap();
-    tx.sealer().cause.correlation_id = Some("conversation \"1\"".into());
     let bodies: [&[u8]; 4] = [b"", b"\x00\xff\xfe", br#"{"n":9007199254740993,"s":"\u0000\ud800"}"#, "ação".as_bytes()];
-    let ids = tx.append(bodies.iter().map(|b| message("chave-ação", b.to_vec())).collect()).await.unwrap();
+    let mut sealer = sealer();
+    sealer.cause.correlation_id = Some("conversation \"1\"".into());
+    let sent: Vec<_> = bodies.iter().map(|b| sealer.seal(common::message("chave-ação", b.to_vec())).unwrap()).collect();
+    tx.append(sent.clone()).await.unwrap();
     tx.commit().await.unwrap();
     let read = store.read(&window(0, &[], 10)).await.unwrap();
     assert_eq!(read.rows.len(), bodies.len());
-    for ((row, id), body) in read.rows.into_iter().zip(ids).zip(bodies) {
-        let envelope = row.envelope.unwrap();
-        assert_eq!((envelope.id, &envelope.payload[..], envelope.key.as_str()), (id, body, "chave-ação"));
-        assert_eq!(envelope.correlation_id.as_deref(), Some("conversation \"1\""));
-        assert_eq!((envelope.source.as_str(), envelope.sequence), ("test", Some(row.seq)));
+    for (row, sent) in read.rows.into_iter().zip(sent) {
+        assert_eq!(row.envelope.unwrap(), Envelope { sequence: Some(row.seq), ..sent });
     }
 }
 
@@ -149,7 +148,7 @@ async fn a_commit_wakes_the_relay_and_a_rollback_does_not() {
         async move { store.woken().await }
     });
     let mut tx = store.begin(sealer()).await.unwrap();
-    tx.append(vec![message("a", "1")]).await.unwrap();
+    tx.append(vec![envelope("a", "1")]).await.unwrap();
     tx.rollback().await.unwrap();
     assert!(!woken.is_finished());
     append(&store, &["a"]).await;

@@ -1,4 +1,5 @@
 //! Tools to test malote and what is built with it.
 
+pub mod conformance;
 pub mod faults;
 pub mod servers;

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use malote_core::{
-    Cause, Clock, Incarnation, Message, Sealer,
+    Clock, Envelope, Incarnation, Message, Sealer,
     relay::{Ranges, Window},
 };
 use malote_sqlite::Sqlite;
@@ -27,7 +27,7 @@ impl Clock for Real {
 }
 
 pub fn sealer() -> Sealer {
-    Sealer { source: "test".into(), cause: Cause::default(), clock: Arc::new(Real) }
+    Sealer::new("test", Arc::new(Real))
 }
 
 pub fn message(key: &str, payload: impl Into<Bytes>) -> Message {
@@ -38,6 +38,10 @@ pub fn message(key: &str, payload: impl Into<Bytes>) -> Message {
         content_type: "application/json".into(),
         payload: payload.into(),
     }
+}
+
+pub fn envelope(key: &str, payload: impl Into<Bytes>) -> Envelope {
+    sealer().seal(message(key, payload)).unwrap()
 }
 
 /// A fresh store in a folder that goes with it.
