@@ -3,3 +3,4 @@
 pub mod conformance;
 pub mod faults;
 pub mod servers;
+pub mod soak;
