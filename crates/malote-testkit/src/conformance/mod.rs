@@ -1,5 +1,10 @@
 //! What every adapter of a port has to do, as tests that each adapter runs.
 
+pub mod store;
+mod store_idempotency;
+mod store_inbox;
+mod store_outbox;
+mod store_relay;
 pub mod transport;
 mod transport_groups;
 mod transport_records;

@@ -1,0 +1,182 @@
+//! [`Postgres`]: the store.
+
+use crate::{Builder, Problem, Tx, connect::Trust, error, name::Name, sql::Statements, wake::Wake};
+use malote_core::{
+    Admission, Class, Dead, Incarnation, Lease, Read, Saved, Sealer, Store, StoreError, Taken,
+    relay::{Cursor, Window},
+};
+use sqlx::{PgConnection, PgPool, Postgres as Db, pool::PoolConnection};
+use std::{
+    error::Error,
+    ops::{Deref, DerefMut},
+    sync::Arc,
+    time::Duration,
+};
+
+/// A service's own PostgreSQL database. Cheap to clone; clones share the connections.
+#[derive(Clone)]
+pub struct Postgres {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What the clones share.
+pub(crate) struct Inner {
+    pub(crate) pool: PgPool,
+    pub(crate) sql: Statements,
+    pub(crate) schema: Name,
+    pub(crate) wake: Wake,
+    pub(crate) trust: Arc<Trust>,
+    pub(crate) behind_pooler: bool,
+    pub(crate) partition_rows: i64,
+}
+
+impl Postgres {
+    /// Connects with the settings of [`Builder::new`].
+    ///
+    /// # Errors
+    /// See [`Builder::connect`].
+    pub async fn connect(url: &str) -> Result<Self, StoreError> {
+        Builder::new(url).connect().await
+    }
+
+    /// Settings before the connection.
+    pub fn builder(url: impl Into<String>) -> Builder {
+        Builder::new(url)
+    }
+
+    pub(crate) fn new(inner: Inner) -> Self {
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The pool, for statements that need no transaction with malote. A connection that comes back
+    /// inside a transaction is cleaned before the next borrower gets it.
+    pub fn pool(&self) -> &PgPool {
+        &self.inner.pool
+    }
+
+    /// The schema of malote's tables.
+    pub fn schema(&self) -> &str {
+        self.inner.schema.as_str()
+    }
+
+    /// Begins a transaction (`READ COMMITTED`). Giving up on the future leaves no transaction open.
+    ///
+    /// # Errors
+    /// When no connection can be had.
+    pub async fn begin(&self, sealer: Sealer) -> Result<Tx, StoreError> {
+        Tx::begin(self.inner.clone(), sealer).await
+    }
+}
+
+impl Inner {
+    /// Makes an error of the driver the store's, and takes note of what it says about the connection.
+    pub(crate) fn failed(&self, doing: impl Into<String>, error: sqlx::Error) -> StoreError {
+        self.trust.learn(&error);
+        Problem::from(error).while_doing(doing)
+    }
+
+    /// A connection for one verb that is no part of a transaction.
+    pub(crate) async fn session(&self) -> Result<Session, sqlx::Error> {
+        // Without named statements, preparing and running are two messages, and a pooler in
+        // transaction mode keeps them together only inside a transaction.
+        if self.behind_pooler {
+            Ok(Session::Within(self.pool.begin().await?))
+        } else {
+            Ok(Session::Plain(self.pool.acquire().await?))
+        }
+    }
+}
+
+/// A connection on which one statement is a transaction.
+pub(crate) enum Session {
+    Plain(PoolConnection<Db>),
+    Within(sqlx::Transaction<'static, Db>),
+}
+
+impl Session {
+    pub(crate) async fn done(self) -> Result<(), sqlx::Error> {
+        match self {
+            Self::Plain(_) => Ok(()),
+            Self::Within(tx) => tx.commit().await,
+        }
+    }
+}
+
+impl Deref for Session {
+    type Target = PgConnection;
+    fn deref(&self) -> &PgConnection {
+        match self {
+            Self::Plain(connection) => connection,
+            Self::Within(tx) => tx,
+        }
+    }
+}
+
+impl DerefMut for Session {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        match self {
+            Self::Plain(connection) => connection,
+            Self::Within(tx) => tx,
+        }
+    }
+}
+
+impl Store for Postgres {
+    type Tx = Tx;
+
+    async fn begin(&self, sealer: Sealer) -> Result<Tx, StoreError> {
+        Self::begin(self, sealer).await
+    }
+
+    fn classify(&self, error: &(dyn Error + Send + Sync + 'static)) -> Class {
+        if let Some(error) = error.downcast_ref::<sqlx::Error>() {
+            self.inner.trust.learn(error);
+        }
+        error::classify(error)
+    }
+
+    async fn admit(&self, tx: &mut Tx, consumer: &str, events: &[Admission]) -> Result<Vec<bool>, StoreError> {
+        self.inner.admit(tx, consumer, events).await
+    }
+
+    async fn seen(&self, consumer: &str, events: &[Admission]) -> Result<Vec<bool>, StoreError> {
+        self.inner.seen(consumer, events).await
+    }
+
+    async fn set_aside(&self, tx: &mut Tx, dead: &Dead) -> Result<(), StoreError> {
+        self.inner.set_aside(tx, dead).await
+    }
+
+    async fn take_lease(&self, name: &str, who: Incarnation, lasts: Duration) -> Result<Taken, StoreError> {
+        self.inner.take_lease(name, who, lasts).await
+    }
+
+    async fn release_lease(&self, lease: &Lease) -> Result<(), StoreError> {
+        self.inner.release_lease(lease).await
+    }
+
+    async fn read(&self, window: &Window) -> Result<Read, StoreError> {
+        self.inner.read(window).await
+    }
+
+    async fn save(&self, lease: &Lease, cursor: &Cursor, lasts: Duration) -> Result<Saved, StoreError> {
+        self.inner.save(lease, cursor, lasts).await
+    }
+
+    async fn woken(&self) {
+        self.inner.wake.woken().await;
+    }
+
+    async fn upkeep(&self, _cursor: &Cursor) -> Result<String, StoreError> {
+        Ok(String::new())
+    }
+
+    async fn gap_holders(&self) -> Result<Vec<String>, StoreError> {
+        self.inner.gap_holders().await
+    }
+}
+
+/// Microseconds, as the statements take a duration.
+pub(crate) fn micros(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e6
+}

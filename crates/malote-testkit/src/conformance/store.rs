@@ -1,0 +1,98 @@
+//! What every store has to do.
+//!
+//! Each function is one promise of [`malote_core::Store`]; it takes a fresh, migrated store. An
+//! adapter runs them all as tests of their own by [`store_conformance!`](crate::store_conformance).
+
+pub use super::store_idempotency::*;
+pub use super::store_inbox::*;
+pub use super::store_outbox::*;
+pub use super::store_relay::*;
+
+use chrono::{DateTime, Utc};
+use malote_core::{Clock, Message, Sealer, Store, Transaction};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+use uuid::Uuid;
+
+/// Makes a test of each promise. `$open` is an `async fn() -> Option<impl IdempotencyStore>` that
+/// gives a fresh, migrated store, or `None` where its server cannot be had.
+#[macro_export]
+macro_rules! store_conformance {
+    ($open:path) => {
+        $crate::store_conformance! { @each $open:
+            what_is_appended_is_read_in_order
+            an_envelope_survives_byte_for_byte
+            what_is_not_committed_leaves_nothing
+            a_window_is_gaps_and_tail_by_position
+            ac_018_nul_is_refused_alone_or_carried
+            ac_025_a_large_event_commits_and_wakes
+            commit_wakes_the_relay
+            ac_001_a_lease_has_one_holder_and_fences_the_last
+            ac_006_the_same_name_is_another_incarnation
+            a_lease_that_is_given_back_is_free_at_once
+            a_cursor_survives
+            a_bound_is_reached_when_everyone_before_has_ended
+            upkeep_removes_nothing_that_is_needed
+            each_event_is_admitted_once_per_consumer
+            what_is_rolled_back_was_not_admitted
+            batches_in_any_order_do_not_deadlock
+            what_is_admitted_is_seen
+            whatever_is_set_aside_is_kept
+            ac_070_one_of_many_claims_wins
+            ac_071_a_late_owner_changes_nothing
+            ac_068_names_do_not_cross
+            a_claim_checks_in_order
+            answers_are_kept_as_long_as_asked
+        }
+    };
+    (@each $open:path: $($name:ident)+) => {
+        $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            if let Some(store) = $open().await {
+                $crate::conformance::store::$name(store).await;
+            }
+        })+
+    };
+}
+
+/// Longer than anything here takes.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The machine's clock.
+#[derive(Clone, Copy, Debug)]
+pub struct WallClock;
+
+impl Clock for WallClock {
+    fn now(&self) -> DateTime<Utc> {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        DateTime::from_timestamp(since.as_secs().cast_signed(), since.subsec_nanos()).unwrap_or_default()
+    }
+    fn new_id(&self) -> Uuid {
+        Uuid::now_v7()
+    }
+}
+
+/// A sealer for a service called `conformance`.
+pub fn sealer() -> Sealer {
+    Sealer { source: "conformance".into(), cause: Default::default(), clock: Arc::new(WallClock) }
+}
+
+/// A message that is told apart by its key.
+pub fn message(key: &str) -> Message {
+    Message {
+        kind: "thing.happened.v1".into(),
+        topic: "things".into(),
+        key: key.into(),
+        content_type: "application/json".into(),
+        payload: format!("{{\"key\":{key:?}}}").into(),
+    }
+}
+
+/// Commits messages with these keys in one transaction.
+pub(super) async fn commit<S: Store>(store: &S, keys: &[&str]) {
+    let mut tx = store.begin(sealer()).await.unwrap();
+    tx.append(keys.iter().map(|key| message(key)).collect()).await.unwrap();
+    tx.commit().await.unwrap();
+}
