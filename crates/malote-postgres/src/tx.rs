@@ -11,7 +11,7 @@
 //!   believes to be in one, to roll back.
 
 use crate::{Problem, error::class_of_commit, store::Inner};
-use malote_core::{Event, Message, Sealer, StoreError, Transaction, planted};
+use malote_core::{Envelope, Event, Message, Sealer, StoreError, Transaction, planted};
 use sqlx::{Executor, PgConnection, Postgres as Db};
 use std::{
     fmt,
@@ -54,10 +54,11 @@ impl Tx {
     /// # Errors
     /// When the event could never be delivered (too large, a NUL in its key), or the statement fails.
     pub async fn publish<E: Event>(&mut self, event: E) -> Result<Uuid, StoreError> {
-        let message =
-            Message::of(&event).map_err(|unfit| Problem::from(unfit).while_doing(format!("publishing {}", E::TYPE)))?;
-        let ids = Transaction::append(self, vec![message]).await?;
-        Ok(ids[0])
+        let sealed = Message::of(&event).and_then(|message| self.sealer.seal(message));
+        let envelope = sealed.map_err(|unfit| Problem::from(unfit).while_doing(format!("publishing {}", E::TYPE)))?;
+        let id = envelope.id;
+        Transaction::append(self, vec![envelope]).await?;
+        Ok(id)
     }
 
     /// Commits, and wakes the relay if anything was published.
@@ -139,16 +140,14 @@ async fn begin(inner: &Inner) -> Result<sqlx::Transaction<'static, Db>, sqlx::Er
 }
 
 impl Transaction for Tx {
-    async fn append(&mut self, messages: Vec<Message>) -> Result<Vec<Uuid>, StoreError> {
-        if messages.is_empty() {
-            return Ok(Vec::new());
+    async fn append(&mut self, envelopes: Vec<Envelope>) -> Result<(), StoreError> {
+        if envelopes.is_empty() {
+            return Ok(());
         }
         let inner = self.inner.clone();
-        let sealed: Result<Vec<_>, _> = messages.into_iter().map(|message| self.sealer.seal(message)).collect();
-        let envelopes = sealed.map_err(|unfit| Problem::from(unfit).while_doing("writing to the outbox"))?;
         inner.append(self, &envelopes).await?;
         self.appended = true;
-        Ok(envelopes.into_iter().map(|envelope| envelope.id).collect())
+        Ok(())
     }
 
     fn sealer(&mut self) -> &mut Sealer {

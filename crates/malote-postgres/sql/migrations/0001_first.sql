@@ -63,7 +63,7 @@ CREATE TABLE malote.relay (
     incarnation uuid           NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000',
     -- grows whenever the lease changes hands
     epoch       bigint         NOT NULL DEFAULT 0,
-    expires_at  timestamptz    NOT NULL DEFAULT '-infinity',
+    expires_at  timestamptz    NOT NULL DEFAULT 'epoch',
     high        bigint         NOT NULL DEFAULT 0,
     gaps        int8multirange NOT NULL DEFAULT '{}'
 ) WITH (fillfactor = 50);

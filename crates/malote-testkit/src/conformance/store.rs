@@ -9,7 +9,7 @@ pub use super::store_outbox::*;
 pub use super::store_relay::*;
 
 use chrono::{DateTime, Utc};
-use malote_core::{Clock, Message, Sealer, Store, Transaction};
+use malote_core::{Clock, Envelope, Message, Sealer, Store, Transaction};
 use std::{
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -76,7 +76,7 @@ impl Clock for WallClock {
 
 /// A sealer for a service called `conformance`.
 pub fn sealer() -> Sealer {
-    Sealer { source: "conformance".into(), cause: Default::default(), clock: Arc::new(WallClock) }
+    Sealer::new("conformance", Arc::new(WallClock))
 }
 
 /// A message that is told apart by its key.
@@ -90,9 +90,18 @@ pub fn message(key: &str) -> Message {
     }
 }
 
+/// Seals messages and appends them; returns their ids. Class and words of the error are the store's.
+pub(super) async fn append<T: Transaction>(tx: &mut T, messages: Vec<Message>) -> Result<Vec<Uuid>, String> {
+    let sealed: Result<Vec<Envelope>, _> = messages.into_iter().map(|message| tx.sealer().seal(message)).collect();
+    let envelopes = sealed.map_err(|unfit| unfit.to_string())?;
+    let ids = envelopes.iter().map(|envelope| envelope.id).collect();
+    tx.append(envelopes).await.map_err(|error| error.to_string())?;
+    Ok(ids)
+}
+
 /// Commits messages with these keys in one transaction.
 pub(super) async fn commit<S: Store>(store: &S, keys: &[&str]) {
     let mut tx = store.begin(sealer()).await.unwrap();
-    tx.append(keys.iter().map(|key| message(key)).collect()).await.unwrap();
+    append(&mut tx, keys.iter().map(|key| message(key)).collect()).await.unwrap();
     tx.commit().await.unwrap();
 }

@@ -73,7 +73,7 @@ pub async fn ac_070_one_of_many_claims_wins<S: IdempotencyStore>(store: S) {
 
 /// A outlives its lease and B takes over: then A can neither answer nor free it, and C waits.
 pub async fn ac_071_a_late_owner_changes_nothing<S: IdempotencyStore>(store: S) {
-    let (a, b, c) = (Uuid::now_v7(), Uuid::new_v4(), Uuid::new_v4());
+    let (a, b, c) = (Uuid::now_v7(), Uuid::now_v7(), Uuid::now_v7());
     let request = request("alice", "POST /payment", "1");
     assert_eq!(claim(&store, &request, a, SHORT).await, Claim::Won);
     await_claim(&store, &request, b, LONG).await;
@@ -112,7 +112,7 @@ pub async fn ac_068_names_do_not_cross<S: IdempotencyStore>(store: S) {
 
 /// Another request first, then an answer, then a claim that lives.
 pub async fn a_claim_checks_in_order<S: IdempotencyStore>(store: S) {
-    let (a, b) = (Uuid::now_v7(), Uuid::new_v4());
+    let (a, b) = (Uuid::now_v7(), Uuid::now_v7());
     let request = request("alice", "POST /payment", "1");
     let other = [8; 32];
     assert_eq!(claim(&store, &request, a, SHORT).await, Claim::Won);
@@ -138,7 +138,7 @@ pub async fn a_claim_checks_in_order<S: IdempotencyStore>(store: S) {
 
 /// And claims that came to nothing are forgotten, too; a few at a time.
 pub async fn answers_are_kept_as_long_as_asked<S: IdempotencyStore>(store: S) {
-    let (owner, next) = (Uuid::now_v7(), Uuid::new_v4());
+    let (owner, next) = (Uuid::now_v7(), Uuid::now_v7());
     for n in 0..5 {
         let request = request("alice", "POST /payment", &n.to_string());
         assert_eq!(claim(&store, &request, owner, if n == 4 { Duration::ZERO } else { LONG }).await, Claim::Won);

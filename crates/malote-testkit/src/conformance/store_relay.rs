@@ -1,6 +1,6 @@
 //! Lease and cursor: one holder at a time, and whoever lost the lease changes nothing.
 
-use super::store::{PATIENCE, commit, message, sealer};
+use super::store::{PATIENCE, append, commit, message, sealer};
 use malote_core::{
     Incarnation, Lease, Saved, Store, Taken, Transaction,
     relay::{Cursor, Ranges, Window},
@@ -115,7 +115,7 @@ pub async fn a_bound_is_reached_when_everyone_before_has_ended<S: Store>(store: 
     let mut bounds = Vec::new();
     for key in ["a", "b"] {
         let mut tx = store.begin(sealer()).await.unwrap();
-        tx.append(vec![message(key)]).await.unwrap();
+        append(&mut tx, vec![message(key)]).await.unwrap();
         // A store with one writer has no open transaction beside the one that saves.
         let saving =
             tokio::time::timeout(Duration::from_millis(300), store.save(&lease, &Cursor::default(), LONG)).await;
