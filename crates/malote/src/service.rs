@@ -45,7 +45,7 @@ impl Default for Settings {
         Self {
             lease: Duration::from_secs(5),
             batch: 500,
-            idle_poll: Duration::from_millis(1500),
+            idle_poll: Duration::from_millis(2500),
             backoff: Backoff::default(),
             effects: 16,
             relay: true,

@@ -1,5 +1,4 @@
 //! What is committed is published, in order, whatever the transport does to it on the way.
-#![cfg(any())] // until what it needs is there
 #![allow(missing_docs)]
 
 mod common;
