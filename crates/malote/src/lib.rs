@@ -52,6 +52,8 @@ pub mod telemetry;
 
 pub use clock::SystemClock;
 pub use health::{Health, State};
+#[doc(hidden)]
+pub use malote_core::planted;
 pub use malote_core::{
     Cause, Class, Clock, Effect, Envelope, Event, EventType, Events, Failure, Handler, IdempotencyKey,
     IdempotencyStore, Message, Outcome, Record, Store, StoreError, Transaction, Transport, TransportError, Unfit,

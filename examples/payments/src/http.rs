@@ -1,0 +1,43 @@
+//! What every service answers over HTTP: whether it lives, and whether it is ready.
+
+use axum::{
+    Router,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use malote::{
+    Health, State as Part,
+    edge::{self, Body, Problem},
+};
+use serde_json::{Map, Value, json};
+
+/// Adds `/health` and `/ready` to a service's own routes, and an answer to everything else.
+pub fn whole(routes: Router, health: Health) -> Router {
+    let states = Router::new().route("/health", get(alive)).route("/ready", get(ready)).with_state(health);
+    edge::with_fallbacks(routes.merge(states))
+}
+
+async fn alive() -> Body<Value> {
+    Body(json!({"status": "alive"}))
+}
+
+async fn ready(State(health): State<Health>) -> Response {
+    let parts: Map<_, _> = health.parts().into_iter().map(|(part, state)| (part, words(&state).into())).collect();
+    if health.is_ready() {
+        return Body(json!({"status": "ready", "parts": parts})).into_response();
+    }
+    let detail = "Not every part is at work; `parts` says which, and the log says why.";
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with("parts", parts).into_response()
+}
+
+/// A state in a word. Why a part fails is in the log: it may name what nobody outside should know.
+fn words(state: &Part) -> &'static str {
+    match state {
+        Part::Starting => "starting",
+        Part::Working => "working",
+        Part::Standby => "standby",
+        Part::Failing(_) => "failing",
+    }
+}

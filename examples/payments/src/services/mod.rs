@@ -1,0 +1,80 @@
+//! The services, against whatever `Db` and `Tx` are in the module around this one.
+//!
+//! ```text
+//!              POST /payment
+//!                   │
+//!   payment ──received──▶ fraud ──approved──▶ ledger
+//!      ▲                    │                   │
+//!      │◀─────rejected──────┤                   ├──settled, failed──▶ payment
+//!      │                    └──▶ notification ◀─┘
+//! ```
+
+pub mod fraud;
+pub mod ledger;
+pub mod notification;
+pub mod payment;
+
+use super::{Db, ONE_AT_A_TIME, Tx, connect};
+use crate::app::{Name, Setup};
+use axum::Router;
+use malote::{
+    Class, Outbox, Runtime, Service, Store, StoreError,
+    edge::{Idempotency, Unsound},
+};
+use std::error::Error;
+
+/// Opens a service's database and brings malote's tables and the service's own up to date; any number
+/// of processes may do so at once.
+pub async fn open(url: &str, name: Name) -> Result<Db, StoreError> {
+    let schema = match name {
+        Name::Payment => payment::SCHEMA,
+        Name::Fraud => fraud::SCHEMA,
+        Name::Ledger => ledger::SCHEMA,
+        Name::Notification => notification::SCHEMA,
+    };
+    let db = connect(url).await?;
+    db.migrate().await?;
+    let mut tx = Outbox::new(name.as_str(), db.clone()).begin().await?;
+    for statements in [ONE_AT_A_TIME, schema] {
+        let done = sqlx::raw_sql(statements).execute(&mut *tx).await;
+        done.map_err(|error| failed(&db, "bringing the service's tables up to date", error))?;
+    }
+    tx.commit().await?;
+    Ok(db)
+}
+
+/// Adds a service to a runtime; what it serves over HTTP comes back.
+pub fn mount(runtime: Runtime, name: Name, db: Db, setup: &Setup) -> Result<(Runtime, Router), Unsound> {
+    let transport = setup.transport.clone();
+    let (service, routes) = match name {
+        Name::Payment => (payment::service(db.clone(), transport), edge(db, setup)?),
+        Name::Fraud => (fraud::service(db, transport, setup.rules.clone()), Router::new()),
+        Name::Ledger => (ledger::service(db, transport), Router::new()),
+        Name::Notification => (notification::service(db, transport, setup.channel.clone()), Router::new()),
+    };
+    Ok((runtime.with(leased(service, setup)), routes))
+}
+
+fn leased(service: Service<Db>, setup: &Setup) -> Service<Db> {
+    match setup.lease {
+        Some(lasts) => service.lease(lasts),
+        None => service,
+    }
+}
+
+/// The payment service's HTTP interface, and beside it what lets old keys go.
+fn edge(db: Db, setup: &Setup) -> Result<Router, Unsound> {
+    let once = Idempotency::new(db.clone(), Name::Payment.as_str()).limits(setup.times)?;
+    let once = match &setup.redis {
+        Some(redis) => once.redis(redis.clone()),
+        None => once,
+    };
+    tokio::spawn(once.clone().janitor(setup.stop.clone()));
+    Ok(payment::router(db, setup.limits, once))
+}
+
+/// An error of the database, with what was being attempted and what it means.
+fn failed(db: &Db, doing: &str, error: impl Error + Send + Sync + 'static) -> StoreError {
+    let class: Class = db.classify(&error);
+    StoreError { doing: doing.into(), class, source: error.into() }
+}

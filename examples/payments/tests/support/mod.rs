@@ -1,0 +1,120 @@
+//! What the tests of the payments share: services on a folder of their own, in this process or in one
+//! that can be killed; a client; and a look into the databases, by plain SQL.
+#![allow(dead_code)] // each test program uses a part of it
+
+pub mod books;
+pub mod client;
+pub mod program;
+
+use client::Client;
+use malote::{Event, Outbox, Runtime, Service, sqlite};
+use payments::{
+    app::{App, Name},
+    config::Config,
+};
+use std::{
+    future::Future,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// How long anything may take that has to happen: far more than it does.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Asks until the answer is there.
+///
+/// # Panics
+/// After [`PATIENCE`], with what was asked for.
+pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut ask: impl FnMut() -> F) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        assert!(Instant::now() < end, "in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await; // between two looks
+    }
+}
+
+/// Services in this process, on a folder of their own, with SQLite and the embedded log.
+pub struct Services {
+    pub client: Client,
+    pub folder: TempDir,
+    stop: CancellationToken,
+    running: JoinHandle<()>,
+}
+
+impl Services {
+    /// Runs some of the services; `settings` are as in the environment.
+    pub async fn run(names: &[Name], settings: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let data = folder.path().to_str().expect("a plain path").to_owned();
+        let config = Config::read(&|name| match name {
+            "MALOTE_DATA" => Some(data.clone()),
+            "MALOTE_HTTP" => Some("127.0.0.1:0".into()),
+            other => settings.iter().find(|(key, _)| *key == other).map(|(_, value)| (*value).to_owned()),
+        });
+        let stop = CancellationToken::new();
+        let app = App::open(names, &config.expect("good settings"), &stop).await.expect("opens").expect("not stopped");
+        let client = Client::new(&app.address().expect("an address").to_string());
+        let running = tokio::spawn(async move { app.run().await.expect("runs") });
+        Self { client, folder, stop, running }
+    }
+
+    pub fn path(&self, file: &str) -> std::path::PathBuf {
+        self.folder.path().join(file)
+    }
+
+    /// A service of the test's own on the same log: what it says, the others hear.
+    pub async fn stranger(&self) -> Stranger {
+        Stranger::on(self.folder.path()).await
+    }
+
+    /// Stops in good order.
+    pub async fn stop(self) -> TempDir {
+        self.stop.cancel();
+        self.running.await.expect("ends well");
+        self.folder
+    }
+}
+
+/// Says events that the services' own would not.
+pub struct Stranger {
+    outbox: Outbox<sqlite::Sqlite>,
+    running: JoinHandle<()>,
+}
+
+impl Stranger {
+    async fn on(folder: &Path) -> Self {
+        let db = sqlite::Sqlite::open(folder.join("stranger.db").to_str().expect("a plain path")).await.expect("opens");
+        db.migrate().await.expect("migrates");
+        let log = sqlite::Embedded::open(folder.join("log.db")).await.expect("opens");
+        let service = Service::new("stranger", db, Arc::new(log))
+            .emits::<payments::contracts::PaymentApproved>()
+            .emits::<payments::contracts::PaymentSettled>()
+            .emits::<payments::contracts::PaymentFailed>();
+        let outbox = service.outbox();
+        let runtime = Runtime::new().with(service);
+        let running = tokio::spawn(async move {
+            let ended = runtime.run_until(std::future::pending::<()>()).await;
+            ended.expect("well defined");
+        });
+        Self { outbox, running }
+    }
+
+    pub async fn say<E: Event>(&self, event: E) {
+        let mut tx = self.outbox.begin().await.expect("begins");
+        tx.publish(event).await.expect("is said");
+        tx.commit().await.expect("commits");
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        self.running.abort();
+    }
+}
