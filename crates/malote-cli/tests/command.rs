@@ -1,0 +1,148 @@
+//! The command as people and scripts call it: what it prints, and how it ends.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+use tempfile::TempDir;
+
+/// The repository's root.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn malote(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_malote"));
+    command.args(arguments).current_dir(folder).env_remove("MALOTE_STORE").output().expect("starts")
+}
+
+fn ended(output: &Output, code: i32) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{out}\n{err}");
+    (out, err)
+}
+
+/// A folder with these files.
+fn folder(files: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().expect("in the folder")).expect("made");
+        fs::write(path, text).expect("written");
+    }
+    folder
+}
+
+const SENDER: &str = r#"{"services": [{"name": "a", "emits": [{"type": "x.v1", "topic": "x.v1"}]}]}"#;
+const RECEIVER: &str = r#"{"services": [{"name": "b", "routes": [
+    {"consumes": {"type": "x.v1", "topic": "x.v1"}, "by": "handler", "emits": []}]}]}"#;
+
+#[test]
+fn map_prints_the_flow_that_the_repository_names() {
+    let (text, err) = ended(&malote(&root(), &["map"]), 0);
+    assert!(text.contains("(edge)") && text.contains("payment.approved.v1  →  ledger"), "{text}");
+    assert_eq!(err, "");
+    // from any folder below
+    assert_eq!(ended(&malote(&root().join("crates/malote-cli/src"), &["map"]), 0).0, text);
+    let flow = "examples/payments/flow.json";
+    assert_eq!(ended(&malote(&root(), &["map", flow]), 0).0, text);
+    let json = ended(&malote(&root(), &["map", "--format", "json"]), 0).0;
+    assert_eq!(json, fs::read_to_string(root().join(flow)).expect("readable"));
+    let mermaid = ended(&malote(&root(), &["map", "--format", "mermaid"]), 0).0;
+    assert!(mermaid.starts_with("flowchart LR\n") && mermaid.contains("fraud[\"fraud\"]"), "{mermaid}");
+    let dot = ended(&malote(&root(), &["map", "--format", "dot"]), 0).0;
+    assert!(dot.starts_with("digraph flow {\n") && dot.ends_with("}\n"), "{dot}");
+}
+
+#[test]
+fn map_puts_several_documents_together() {
+    let files =
+        folder(&[("a.json", SENDER), ("deep/b.json", RECEIVER), ("malote.toml", "flows = ['a.json', 'deep/b.json']")]);
+    let together = ended(&malote(files.path(), &["map"]), 0).0;
+    assert_eq!(together, "(edge)  →  a  →  x.v1\nx.v1    →  b  →  (nothing)\n");
+    assert_eq!(ended(&malote(files.path(), &["map", "a.json", "deep/b.json"]), 0).0, together);
+    assert_eq!(ended(&malote(&files.path().join("deep"), &["map"]), 0).0, together);
+}
+
+#[test]
+fn map_tells_faults_and_ends_with_1() {
+    let files = folder(&[("a.json", SENDER), ("b.json", RECEIVER)]);
+    let (out, err) = ended(&malote(files.path(), &["map", "a.json"]), 1);
+    assert!(out.contains("x.v1") && err.contains("a emits x.v1, and nobody consumes it"), "{out}{err}");
+    let (_, err) = ended(&malote(files.path(), &["map", "b.json", "--format", "json"]), 1);
+    assert!(err.contains("b consumes x.v1, and nobody emits it"), "{err}");
+    let (_, err) = ended(&malote(files.path(), &["map", "a.json", "b.json", "b.json"]), 1);
+    assert!(err.contains("two services are named b"), "{err}");
+}
+
+#[test]
+fn map_says_what_it_cannot_read_and_ends_with_2() {
+    for (files, arguments, said) in [
+        (vec![], vec!["map", "missing.json"], "missing.json"),
+        (vec![("bad.json", "{")], vec!["map", "bad.json"], "bad.json: not a flow document"),
+        (vec![("empty.json", "{\"services\": []}")], vec!["map", "empty.json"], "without services"),
+        (vec![("other.json", "[1]")], vec!["map", "other.json"], "not a flow document"),
+        (vec![("malote.toml", "flows = []")], vec!["map"], "names no document"),
+        (vec![("malote.toml", "flow = ['a.json']")], vec!["map"], "flow"),
+        (vec![("malote.toml", "flows = [")], vec!["map"], "malote.toml"),
+        (vec![("malote.toml", "flows = ['missing.json']")], vec!["map"], "missing.json"),
+        (vec![], vec!["map", "--format", "pdf"], "pdf"),
+        (vec![], vec!["draw"], "draw"),
+        (vec![], vec!["migrate"], "--store"),
+    ] {
+        let files = folder(&files);
+        let (out, err) = ended(&malote(files.path(), &arguments), 2);
+        assert!(out.is_empty() && err.contains(said), "{arguments:?}: {out}{err}");
+    }
+}
+
+#[test]
+fn map_without_settings_says_how_to_write_them() {
+    let files = folder(&[]);
+    let (_, err) = ended(&malote(files.path(), &["map"]), 2);
+    assert!(err.contains("malote.toml") && err.contains("flows = "), "{err}");
+}
+
+#[test]
+fn migrate_makes_the_tables_of_a_file_and_may_be_repeated() {
+    let files = folder(&[]);
+    for store in ["ledger.db", "sqlite:ledger.db", "ledger.db"] {
+        let (out, _) = ended(&malote(files.path(), &["migrate", "--store", store]), 0);
+        assert!(out.contains("up to date"), "{out}");
+    }
+    let file = fs::read(files.path().join("ledger.db")).expect("readable");
+    assert!(file.windows(13).any(|bytes| bytes == b"malote_outbox"));
+}
+
+#[test]
+fn migrate_makes_the_tables_of_a_database() {
+    let Some(url) = malote_testkit::servers::fresh_database("cli") else { return };
+    let files = folder(&[]);
+    let both: Vec<_> = (0..2)
+        .map(|_| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_malote"));
+            command.args(["migrate"]).env("MALOTE_STORE", &url).current_dir(files.path()).spawn().expect("starts")
+        })
+        .collect();
+    for mut one in both {
+        assert!(one.wait().expect("ends").success());
+    }
+    ended(&malote(files.path(), &["migrate", "--store", &url]), 0);
+}
+
+#[test]
+fn migrate_says_what_is_wrong_without_the_password() {
+    let files = folder(&[("text.db", "this is no database, whatever its name says, and long enough to be looked at")]);
+    for (store, said) in [
+        ("mysql://u:canary@h/d", "postgres://"),
+        ("postgres://u:canary@[/d", "postgres://user:password@host"),
+        ("postgres://u:canary@127.0.0.1:1/d", "connecting to PostgreSQL"),
+        ("no/such/folder/x.db", "no/such/folder/x.db"),
+        ("text.db", "text.db"),
+    ] {
+        let (out, err) = ended(&malote(files.path(), &["migrate", "--store", store]), 2);
+        assert!(out.is_empty() && err.contains(said) && !err.contains("canary"), "{store}: {err}");
+    }
+}
