@@ -4,7 +4,7 @@
 mod common;
 
 use common::*;
-use malote::{Failure, Outcome, Runtime, Service, Transaction, Transport, retry::Backoff, with};
+use malote::{Failure, Outcome, Runtime, Service, Transaction, Transport, partition, retry::Backoff, with};
 use std::{
     collections::HashMap,
     sync::{Arc, atomic::AtomicI64, atomic::Ordering},
@@ -76,8 +76,12 @@ async fn a_failing_message_holds_its_own_key_only<S: TestStore>() {
     let handler = with((done.clone(), mended.clone()), fragile::<S::Tx>);
     let fragile = Service::new("fragile", b, log.clone()).on(handler).backoff(quick());
     let running = start(Runtime::new().with(asker(&a, &log)).with(fragile)).await;
-    // one transaction, so that they arrive as one batch
-    ask(&a, (0..30).map(|n| ping(["bad", "good", "fine"][n as usize % 3], n))).await;
+    // in one transaction and one partition, so that they arrive as one batch
+    let beside = |key: &&String| partition::of_key(key.as_bytes(), 4) == partition::of_key(b"bad", 4);
+    let keys: Vec<String> = (0..).map(|n| format!("good{n}")).take(100).collect();
+    let keys: Vec<&str> =
+        std::iter::once("bad").chain(keys.iter().filter(beside).map(String::as_str).take(2)).collect();
+    ask(&a, (0..30).map(|n| ping(keys[n as usize % 3], n))).await;
     done.until(|all| all.iter().filter(|p| p.key != "bad").count() == 20).await;
     assert!(done.all().iter().all(|p| p.key != "bad"), "nothing of the failing key is done yet");
     mended.store(1, Ordering::Release);

@@ -9,7 +9,7 @@ use malote_testkit::faults::{Fate, Faulty};
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 on_each_store!(
@@ -23,8 +23,9 @@ on_each_store!(
 
 type Seen = Arc<Mutex<HashMap<i64, Vec<malote::Envelope>>>>;
 
+/// Which ping it is; answers are nobody's concern here.
 fn number(envelope: &malote::Envelope) -> i64 {
-    envelope.open::<Ping>().map_or(-1, |p| p.n)
+    if envelope.kind == "ping.v1" { envelope.open::<Ping>().map_or(-1, |p| p.n) } else { -1 }
 }
 
 /// Decides by the event's number and by how often it was sent before; remembers what was sent.
@@ -130,11 +131,13 @@ async fn ac_049_one_id_from_the_row_to_the_last_attempt<S: TestStore>() {
     let running = run(&a, &b, &transport, &heard).await;
     publish(&a, [ping("k", 1)]).await;
     heard.until(|all| all.len() == 1).await;
-    publish(&a, [ping("k", 2)]).await;
-    heard.until(|all| all.len() == 2).await;
+    let end = Instant::now() + LONG;
+    while seen.lock().unwrap()[&1].len() < 3 {
+        assert!(Instant::now() < end, "not sent again");
+        tokio::time::sleep(Duration::from_millis(5)).await; // between two looks
+    }
     running.stop().await;
     let seen = seen.lock().unwrap();
-    assert!(seen[&1].len() >= 3);
     assert!(seen[&1].iter().all(|e| e.id == seen[&1][0].id && e.time == seen[&1][0].time));
 }
 

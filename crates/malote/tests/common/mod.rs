@@ -103,12 +103,15 @@ impl TestStore for Sqlite {
         Some(store)
     }
     async fn count(&self, query: &str) -> i64 {
-        sqlx::query_scalar(sqlx::AssertSqlSafe(query.replace("malote.", ""))).fetch_one(self.pool()).await.unwrap()
+        sqlx::query_scalar(sqlx::AssertSqlSafe(query.replace("malote.", "malote_")))
+            .fetch_one(self.pool())
+            .await
+            .unwrap()
     }
     async fn execute(&self, query: &str) {
         let outbox = malote::Outbox::new("test", self.clone());
         let mut tx = outbox.begin().await.unwrap();
-        sqlx::query(sqlx::AssertSqlSafe(query.replace("malote.", ""))).execute(&mut *tx).await.unwrap();
+        sqlx::query(sqlx::AssertSqlSafe(query.replace("malote.", "malote_"))).execute(&mut *tx).await.unwrap();
         tx.commit().await.unwrap();
     }
 }
