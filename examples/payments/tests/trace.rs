@@ -1,5 +1,4 @@
 //! One trace from the HTTP request over every hop, as a real OTLP receiver gets it.
-#![cfg(any())] // until what it needs is there
 #![allow(missing_docs)]
 
 use opentelemetry_proto::tonic::{
