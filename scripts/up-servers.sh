@@ -68,7 +68,7 @@ up_tracing() {
   stop jaeger
   say "starting Jaeger and the OpenTelemetry collector"
   start jaeger env MALOTE_JAEGER_UI="$(jaeger_ui)" "$bin/jaeger" --config dev/jaeger/config.yaml
-  wait_for jaeger curl -fs http://127.0.0.1:16686/api/services || return 1
+  wait_for jaeger curl -fs http://127.0.0.1:16686/api/services && wait_for jaeger listens 14317 || return 1
   start otelcol env MALOTE_JAEGER_OTLP=127.0.0.1:14317 "$bin/otelcol" --config dev/otelcol/config.yaml
   wait_for otelcol listens 4317
 }
