@@ -14,7 +14,7 @@ const FIRST: &str = "11111111-1111-1111-1111-111111111111";
 const SECOND: &str = "33333333-3333-3333-3333-333333333333";
 
 /// The two requests of the description, as curl sends them.
-pub async fn two_requests(client: &Client) -> [String; 2] {
+async fn two_requests(client: &Client) -> [String; 2] {
     let headers = [("content-type", "application/json"), ("x-idempotency-key", FIRST)];
     let request = r#"{"amount": 1500, "from": "alice", "to": "bob"}"#;
     let first = client.send(Method::POST, "/payment", &headers, request).await.expect("an answer");
@@ -70,6 +70,27 @@ async fn a_thousand_payments_settle_as_they_should() {
     let approved = books.fraud.number("SELECT count(*) FROM decisions WHERE approved").await;
     assert!((650..=750).contains(&approved), "{approved} of 1000 approved");
     assert_eq!(mails(&folder.path().join("mailbox")).len(), 1000);
+}
+
+#[tokio::test]
+async fn four_processes_do_what_one_does() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // each with its own port; the events go through one log
+    let mut programs = Vec::new();
+    for service in ["notification", "ledger", "fraud", "payment"] {
+        let program = Program::start_one(service, folder.path(), &[]).await;
+        program.client.ready().await;
+        assert_eq!(program.client.get("/health").await.expect("an answer").status, 200);
+        programs.push(program);
+    }
+    two_requests(&programs[3].client).await;
+    let books = Books::files(folder.path()).await;
+    books.quiet(2).await;
+    books.check(2).await;
+    for program in programs {
+        let (ended, _) = program.signal("TERM").await;
+        assert!(ended.success(), "{ended}");
+    }
 }
 
 /// A thousand payments under fresh keys, every tenth sent twice at once.

@@ -51,9 +51,11 @@ async fn a_payment_that_has_ended_refuses_another_end_and_records_it() {
     stranger.say(PaymentFailed { id: same, amount, from, to, reason: Reason::UNKNOWN_ACCOUNT }).await;
     let book = Book::file(&services.path("payment.db")).await;
     let recorded = "SELECT status || ' ' || wanted || ' ' || reason FROM refused_changes";
-    let recorded = until("the refusal is recorded", || async { book.texts(recorded).await.pop() }).await;
-    assert_eq!(recorded, "SETTLED FAILED UNKNOWN_ACCOUNT");
-    assert_eq!(services.client.ended(&id).await, ended);
+    let recorded = until("the refusal is recorded", || async {
+        assert_eq!(services.client.ended(&id).await, ended);
+        book.texts(recorded).await.pop()
+    });
+    assert_eq!(recorded.await, "SETTLED FAILED UNKNOWN_ACCOUNT");
 }
 
 #[tokio::test]

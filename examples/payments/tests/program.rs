@@ -3,8 +3,9 @@
 mod support;
 
 use malote::topology::Flow;
+use malote_testkit::servers::Port;
 use std::{fs, path::Path, process::Output};
-use support::program::command;
+use support::program::{Program, command};
 
 async fn run(arguments: &[&str], settings: &[(&str, &str)]) -> Output {
     command(arguments, settings).output().await.expect("starts")
@@ -65,6 +66,22 @@ async fn a_port_that_is_taken_is_told() {
     assert_eq!(output.status.code(), Some(2));
     let err = text(&output.stderr);
     assert!(err.contains("MALOTE_HTTP") && err.contains(&address), "{err}");
+}
+
+#[tokio::test]
+async fn a_service_without_its_broker_lives_and_is_not_ready() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // a port on which nothing listens, and nothing will
+    let port = Port::claim().expect("a port");
+    let broker = format!("kafka://127.0.0.1:{}", port.number());
+    let fraud = Program::start_one("fraud", folder.path(), &[("MALOTE_TRANSPORT", &broker)]).await;
+    assert_eq!(fraud.client.get("/health").await.expect("an answer").status, 200);
+    let ready = fraud.client.get("/ready").await.expect("an answer");
+    assert_eq!((ready.status, &*ready.content_type), (503, "application/problem+json"), "{ready:?}");
+    let parts = ready.json()["parts"].clone();
+    assert!(parts["fraud consumer"] == "starting" || parts["fraud consumer"] == "failing", "{parts}");
+    let (ended, _) = fraud.signal("INT").await;
+    assert!(ended.success(), "{ended}");
 }
 
 #[tokio::test]

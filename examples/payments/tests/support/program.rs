@@ -35,19 +35,25 @@ pub fn command(arguments: &[&str], settings: &[(&str, &str)]) -> Command {
 impl Program {
     /// Starts all four services on a folder, and waits until they are ready.
     pub async fn start(folder: &Path, settings: &[(&str, &str)]) -> Self {
+        let program = Self::start_one("all", folder, settings).await;
+        program.client.ready().await;
+        program
+    }
+
+    /// Starts one service, or `all`, on a folder, and waits until it serves HTTP.
+    pub async fn start_one(service: &str, folder: &Path, settings: &[(&str, &str)]) -> Self {
         let data = folder.to_str().expect("a plain path");
         let settings = [&[("MALOTE_DATA", data), ("MALOTE_HTTP", "127.0.0.1:0")], settings].concat();
-        let mut child = command(&["all"], &settings).stdout(Stdio::piped()).spawn().expect("starts");
+        let mut child = command(&[service], &settings).stdout(Stdio::piped()).spawn().expect("starts");
         let mut out = BufReader::new(child.stdout.take().expect("is piped"));
         let (mut banner, mut line) = (String::new(), String::new());
-        while !line.starts_with("Ctrl-C stops") {
-            banner.push_str(&line);
+        while !line.starts_with("Notices:") {
             line.clear();
             assert_ne!(out.read_line(&mut line).await.expect("readable"), 0, "it ended after: {banner}");
+            banner.push_str(&line);
         }
         let address = banner.split("http://").nth(1).and_then(|rest| rest.split_whitespace().next());
         let client = Client::new(address.expect("the banner names the address"));
-        client.ready().await;
         Self { child, out, banner, client }
     }
 
