@@ -111,12 +111,16 @@ fn start<S: Store>(service: Arc<Service<S>>, tasks: &mut JoinSet<()>, context: &
 }
 
 async fn relay<S: Store>(service: Arc<Service<S>>, at: Arc<Supervisor>, who: Incarnation) -> Ended {
-    service.transport.ensure(&service.flow().emitted_topics()).await?;
+    let topics = service.flow().emitted_topics();
+    let Some(there) = at.stop.run_until_cancelled(service.transport.ensure(&topics)).await else { return Ok(()) };
+    there?;
     Ok(Relay::new(service, who, at.stop.clone()).run(&at.health, &at.part).await?)
 }
 
 async fn consume<S: Store>(service: Arc<Service<S>>, at: Arc<Supervisor>) -> Ended {
-    service.transport.ensure(&service.flow().topics()).await?;
+    let topics = service.flow().topics();
+    let Some(there) = at.stop.run_until_cancelled(service.transport.ensure(&topics)).await else { return Ok(()) };
+    there?;
     Ok(Consumer::new(service, at.stop.clone()).run(&at.health, &at.part).await?)
 }
 

@@ -6,7 +6,7 @@ use payments::{
     app::{self, App, Fatal, Name},
     config::{self, Carrier, Config, Notices, Stores},
 };
-use std::{io, process::ExitCode};
+use std::{io, process::ExitCode, time::Duration};
 use tokio_util::sync::CancellationToken;
 
 /// A payment across four services, by choreography.
@@ -46,9 +46,23 @@ enum Format {
     Json,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("payments: cannot start: {error}");
+            return ExitCode::from(1);
+        }
+    };
+    let code = runtime.block_on(done(cli.command));
+    // a question to a broker that is not there may be under way, and nobody waits for the answer
+    runtime.shutdown_timeout(Duration::from_millis(500));
+    code
+}
+
+async fn done(command: Command) -> ExitCode {
+    let result = match command {
         Command::All => run(&Name::ALL).await,
         Command::Payment => run(&[Name::Payment]).await,
         Command::Fraud => run(&[Name::Fraud]).await,
