@@ -136,3 +136,72 @@ pub(super) fn acknowledge(log: &Open<'_>, who: Membership, handled: &[(Held, i64
 pub(super) fn forget(log: &Open<'_>, name: &str) -> rusqlite::Result<bool> {
     Ok(log.run(include_str!("../../sql/embedded/forget_group.sql"), [name])? > 0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::embedded::{Builder, writer};
+    use rusqlite::Connection;
+
+    const LONG: Duration = Duration::from_secs(600);
+
+    fn positions(log: &Open<'_>) -> Vec<(i64, i64, i64, i64)> {
+        let sql = "SELECT partition, owner, epoch, next FROM assignment ORDER BY partition";
+        let mut statement = log.connection.prepare(sql).unwrap();
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))).unwrap();
+        rows.collect::<rusqlite::Result<_>>().unwrap()
+    }
+
+    /// Does it in the writer's transaction.
+    fn within<T: Send + 'static>(
+        queue: &writer::Queue,
+        work: impl FnMut(&mut Open<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> T {
+        queue.ask_blocking(work).unwrap()
+    }
+
+    #[test]
+    fn a_former_owner_moves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.db");
+        let queue = writer::start(&path, &Builder::default()).unwrap();
+        let topics = vec!["t".to_owned()];
+        let join = move |log: &mut Open<'_>| join(log, "g", &topics, 2, LONG).map(|joined| joined.0);
+        let first = within(&queue, join.clone());
+        let own: Vec<_> = within(&queue, |log| Ok(positions(log)))
+            .into_iter()
+            .map(|(partition, owner, epoch, _)| {
+                assert_eq!(owner, first.member);
+                (Held { partition, epoch }, 5)
+            })
+            .collect();
+        let expire = "UPDATE member SET expires_at = 0";
+        Connection::open(&path).unwrap().execute(expire, []).unwrap();
+        let second = within(&queue, join);
+        let all_of =
+            move |who: Membership, log: &Open<'_>| positions(log).iter().all(|p| p.1 == who.member && p.3 == 0);
+        assert!(within(&queue, move |log| Ok(all_of(second, log))), "the second member took over");
+        let late = own.clone();
+        within(&queue, move |log| acknowledge(log, first, &late));
+        assert!(within(&queue, move |log| Ok(all_of(second, log))), "a former owner moved a position");
+        // not under the new owner's name either: the epoch is over
+        within(&queue, move |log| acknowledge(log, second, &own));
+        assert!(within(&queue, move |log| Ok(all_of(second, log))), "a former epoch moved a position");
+        assert!(!within(&queue, move |log| renew(log, first, LONG)), "the first one learns of it");
+        assert!(within(&queue, move |log| renew(log, second, LONG)));
+    }
+
+    #[test]
+    fn a_position_never_goes_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let queue = writer::start(&folder.path().join("log.db"), &Builder::default()).unwrap();
+        let who = within(&queue, |log| join(log, "g", &["t".to_owned()], 1, LONG)).0;
+        for (said, stands) in [(7, 7), (3, 7), (9, 9)] {
+            within(&queue, move |log| {
+                let (partition, _, epoch, _) = positions(log)[0];
+                acknowledge(log, who, &[(Held { partition, epoch }, said)])
+            });
+            assert_eq!(within(&queue, |log| Ok(positions(log)[0].3)), stands);
+        }
+    }
+}

@@ -28,7 +28,7 @@ use malote_core::{BoxFuture, Envelope, Publisher, Report, Reports, Subscription,
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::sync::oneshot;
 
@@ -40,6 +40,7 @@ struct Inner {
     path: PathBuf,
     settings: Builder,
     writer: writer::Queue,
+    opened: Instant,
 }
 
 /// How to open an [`Embedded`].
@@ -104,7 +105,7 @@ impl Builder {
         let doing = format!("opening the log {}", path.display());
         let opened = tokio::task::spawn_blocking(move || {
             let writer = writer::start(&path, &self)?;
-            Ok(Embedded(Arc::new(Inner { path, settings: self, writer })))
+            Ok(Embedded(Arc::new(Inner { path, settings: self, writer, opened: Instant::now() })))
         });
         opened.await.map_err(|stopped| TransportError::transient(doing, stopped))?
     }

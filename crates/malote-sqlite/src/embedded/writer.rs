@@ -183,6 +183,25 @@ pub(super) fn start(path: &Path, settings: &Builder) -> Result<Queue, TransportE
     Ok(Queue { jobs, watchers })
 }
 
+/// What waits now. Those who were told of the last commit are about to hand over their next job, so
+/// they are let run as long as that brings some.
+fn gather(first: Box<dyn Job>, queue: &mut mpsc::Receiver<Box<dyn Job>>) -> Vec<Box<dyn Job>> {
+    let mut size = first.size();
+    let mut jobs = vec![first];
+    loop {
+        let before = jobs.len();
+        while jobs.len() < MOST_JOBS && size < MOST_BYTES {
+            let Ok(job) = queue.try_recv() else { break };
+            size += job.size();
+            jobs.push(job);
+        }
+        if jobs.len() == before || jobs.len() >= MOST_JOBS || size >= MOST_BYTES {
+            return jobs;
+        }
+        thread::yield_now();
+    }
+}
+
 struct Writer {
     path: PathBuf,
     /// None after a failure that a rollback did not mend.
@@ -198,13 +217,7 @@ struct Writer {
 impl Writer {
     fn work(&mut self, mut queue: mpsc::Receiver<Box<dyn Job>>) {
         while let Some(first) = queue.blocking_recv() {
-            let mut size = first.size();
-            let mut jobs = vec![first];
-            while jobs.len() < MOST_JOBS && size < MOST_BYTES {
-                let Ok(job) = queue.try_recv() else { break };
-                size += job.size();
-                jobs.push(job);
-            }
+            let jobs = gather(first, &mut queue);
             self.commit(jobs);
             self.retain();
         }

@@ -1,10 +1,22 @@
 //! What an error means, by SQLite's own result codes and never by its text.
+//!
+//! | code | class | why |
+//! |---|---|---|
+//! | BUSY, LOCKED | conflict | two transactions met; the same again works |
+//! | NOMEM, INTERRUPT, IOERR, FULL, CANTOPEN, PROTOCOL | transient | the machine is short of something |
+//! | CONSTRAINT_UNIQUE, _PRIMARYKEY, _FOREIGNKEY, _ROWID | transient | depends on rows of others, which change |
+//! | ERROR | transient | a missing table or column: a person deploys, then it works |
+//! | anything else | final | the same tomorrow |
+//! | most of them during COMMIT | unknown | it may have taken effect |
+//!
+//! Transient errors are tried a bounded number of times, so a mistake among them ends as well.
 
 use malote_core::{Class, StoreError, Unfit};
 use std::error::Error;
 
-/// Primary result codes, the low byte of what SQLite reports.
+/// Primary result codes, the low byte of what SQLite reports, and a few extended ones.
 mod code {
+    pub const ERROR: i32 = 1;
     pub const BUSY: i32 = 5;
     pub const LOCKED: i32 = 6;
     pub const NOMEM: i32 = 7;
@@ -14,12 +26,19 @@ mod code {
     pub const CANTOPEN: i32 = 14;
     pub const PROTOCOL: i32 = 15;
     pub const CONSTRAINT: i32 = 19;
+    pub const CONSTRAINT_FOREIGNKEY: i32 = 787;
+    pub const CONSTRAINT_PRIMARYKEY: i32 = 1555;
+    pub const CONSTRAINT_UNIQUE: i32 = 2067;
+    pub const CONSTRAINT_ROWID: i32 = 2579;
 }
 
-/// The primary result code of an error that SQLite reported.
+/// The result code of an error that SQLite reported.
+fn extended(error: &sqlx::Error) -> Option<i32> {
+    error.as_database_error()?.code()?.parse().ok()
+}
+
 fn primary(error: &sqlx::Error) -> Option<i32> {
-    let code = error.as_database_error()?.code()?;
-    code.parse::<i32>().ok().map(|extended| extended & 0xff)
+    extended(error).map(|code| code & 0xff)
 }
 
 /// Whether somebody else holds the lock.
@@ -28,17 +47,23 @@ pub(super) fn is_busy(error: &sqlx::Error) -> bool {
 }
 
 fn of_sqlx(error: &sqlx::Error) -> Class {
+    let depends_on_others =
+        [code::CONSTRAINT_UNIQUE, code::CONSTRAINT_PRIMARYKEY, code::CONSTRAINT_FOREIGNKEY, code::CONSTRAINT_ROWID];
+    if extended(error).is_some_and(|code| depends_on_others.contains(&code)) {
+        return Class::Transient;
+    }
     match primary(error) {
         Some(code::BUSY | code::LOCKED) => Class::Conflict,
-        Some(code::NOMEM | code::INTERRUPT | code::IOERR | code::FULL | code::CANTOPEN | code::PROTOCOL) => {
-            Class::Transient
-        }
+        Some(
+            code::ERROR | code::NOMEM | code::INTERRUPT | code::IOERR | code::FULL | code::CANTOPEN | code::PROTOCOL,
+        ) => Class::Transient,
         Some(_) => Class::Final,
         None => match error {
             sqlx::Error::Io(_)
             | sqlx::Error::PoolTimedOut
             | sqlx::Error::PoolClosed
             | sqlx::Error::WorkerCrashed
+            | sqlx::Error::RowNotFound
             | sqlx::Error::BeginFailed => Class::Transient,
             _ => Class::Final,
         },
@@ -57,8 +82,7 @@ pub(super) fn of_commit(error: &sqlx::Error) -> Class {
 
 /// What an error means that came out of a handler; the first of its causes that is known decides.
 ///
-/// An error of somebody else's is tried again: attempts are bounded, and a payment that is given up
-/// for a passing fault is worse than one that is tried in vain.
+/// An error that is not of the database says nothing about itself, so it is worth another try.
 pub(super) fn of(error: &(dyn Error + Send + Sync + 'static)) -> Class {
     let mut next: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = next {
@@ -68,7 +92,7 @@ pub(super) fn of(error: &(dyn Error + Send + Sync + 'static)) -> Class {
         if let Some(known) = error.downcast_ref::<sqlx::Error>() {
             return of_sqlx(known);
         }
-        if error.is::<Unfit>() || error.is::<serde_json::Error>() {
+        if error.is::<Unfit>() {
             return Class::Final;
         }
         next = error.source();

@@ -1,7 +1,7 @@
 //! Requests at the HTTP edge: claimed, then answered, each by its own owner only.
 
 use super::{Sqlite, Tx, failed, fence, relay::millis};
-use malote_core::{Answer, Claim, Class, IdempotencyStore, RequestKey, StoreError};
+use malote_core::{Answer, Claim, Class, IdempotencyStore, RequestKey, StoreError, planted};
 use sqlx::{Row, sqlite::SqliteRow};
 use std::time::Duration;
 use uuid::Uuid;
@@ -18,9 +18,9 @@ impl IdempotencyStore for Sqlite {
         lease: Duration,
     ) -> Result<Claim, StoreError> {
         let doing = "claiming a request";
-        let mut tx = self.begin_unsealed().await?;
+        let mut tx = self.lock().await?;
         let statement = fence(
-            "claim-overwrites",
+            planted::is("claim-overwrites"),
             include_str!("../../sql/claim.sql"),
             "WHERE held.fingerprint = excluded.fingerprint\n  AND held.status IS NULL\n  AND held.lease_until <= (SELECT now FROM malote_clock)",
         );
@@ -31,11 +31,11 @@ impl IdempotencyStore for Sqlite {
             .bind(fingerprint.as_slice())
             .bind(owner.to_string())
             .bind(millis(lease))
-            .fetch_optional(tx.connection())
+            .fetch_optional(&mut *tx)
             .await
             .map_err(failed(doing))?;
         if won.is_some() {
-            tx.commit(doing).await?;
+            tx.commit(doing, || ()).await?;
             return Ok(Claim::Won);
         }
         let row = sqlx::query(include_str!("../../sql/claimed.sql"))
@@ -43,10 +43,10 @@ impl IdempotencyStore for Sqlite {
             .bind(&request.scope)
             .bind(&request.key)
             .bind(fingerprint.as_slice())
-            .fetch_one(tx.connection())
+            .fetch_one(&mut *tx)
             .await
             .map_err(failed(doing))?;
-        tx.rollback().await.map_err(failed(doing))?;
+        tx.rollback(doing).await?;
         standing(&row)
     }
 
@@ -59,7 +59,7 @@ impl IdempotencyStore for Sqlite {
     ) -> Result<bool, StoreError> {
         let doing = "recording the answer to a request";
         let headers = serde_json::to_string(&answer.headers).map_err(|e| unreadable(doing, e))?;
-        let done = sqlx::query(fence("foreign-owner-finishes", include_str!("../../sql/finish.sql"), OWN))
+        let done = sqlx::query(fence(planted::is("foreign-owner-finishes"), include_str!("../../sql/finish.sql"), OWN))
             .bind(&request.caller)
             .bind(&request.scope)
             .bind(&request.key)
@@ -75,29 +75,30 @@ impl IdempotencyStore for Sqlite {
 
     async fn release(&self, request: &RequestKey, owner: Uuid) -> Result<bool, StoreError> {
         let doing = "freeing a claim";
-        let mut tx = self.begin_unsealed().await?;
-        let freed = sqlx::query(fence("foreign-owner-releases", include_str!("../../sql/release.sql"), OWN))
-            .bind(&request.caller)
-            .bind(&request.scope)
-            .bind(&request.key)
-            .bind(owner.to_string())
-            .execute(tx.connection())
-            .await
-            .map_err(failed(doing))?;
-        tx.commit(doing).await?;
+        let mut tx = self.lock().await?;
+        let freed =
+            sqlx::query(fence(planted::is("foreign-owner-releases"), include_str!("../../sql/release.sql"), OWN))
+                .bind(&request.caller)
+                .bind(&request.scope)
+                .bind(&request.key)
+                .bind(owner.to_string())
+                .execute(&mut *tx)
+                .await
+                .map_err(failed(doing))?;
+        tx.commit(doing, || ()).await?;
         Ok(freed.rows_affected() == 1)
     }
 
     async fn forget(&self, keep: Duration, most: u32) -> Result<u64, StoreError> {
         let doing = "removing old answers";
-        let mut tx = self.begin_unsealed().await?;
+        let mut tx = self.lock().await?;
         let removed = sqlx::query(include_str!("../../sql/forget.sql"))
             .bind(millis(keep))
             .bind(i64::from(most))
-            .execute(tx.connection())
+            .execute(&mut *tx)
             .await
             .map_err(failed(doing))?;
-        tx.commit(doing).await?;
+        tx.commit(doing, || ()).await?;
         Ok(removed.rows_affected())
     }
 }

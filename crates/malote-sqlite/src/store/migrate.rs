@@ -22,15 +22,15 @@ pub(super) async fn migrate(store: &Sqlite) -> Result<u32, StoreError> {
 /// Takes the next step; false when there is none.
 async fn step(store: &Sqlite) -> Result<bool, StoreError> {
     let doing = "bringing malote's tables up to date";
-    let mut tx = store.begin_unsealed().await?;
-    let connection = tx.connection();
+    let mut tx = store.lock().await?;
+    let connection = &mut *tx;
     connection.execute(include_str!("../../sql/migrations.sql")).await.map_err(failed(doing))?;
     let done: i64 = sqlx::query_scalar("SELECT coalesce(max(number), 0) FROM malote_migration")
         .fetch_one(&mut *connection)
         .await
         .map_err(failed(doing))?;
     let Some((number, name, sql)) = STEPS.iter().find(|(number, ..)| *number > done) else {
-        tx.rollback().await.map_err(failed(doing))?;
+        tx.rollback(doing).await?;
         return Ok(false);
     };
     let doing = format!("taking migration {number:04}_{name}");
@@ -41,6 +41,6 @@ async fn step(store: &Sqlite) -> Result<bool, StoreError> {
         .execute(&mut *connection)
         .await
         .map_err(failed(&doing))?;
-    tx.commit(&doing).await?;
+    tx.commit(&doing, || ()).await?;
     Ok(true)
 }

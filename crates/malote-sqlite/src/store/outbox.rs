@@ -141,14 +141,14 @@ pub(super) async fn upkeep(store: &Sqlite, cursor: &Cursor) -> Result<String, St
     let mut removed = 0;
     for _ in 0..ROUNDS {
         let doing = "removing published rows from the outbox";
-        let mut tx = store.begin_unsealed().await?;
+        let mut tx = store.lock().await?;
         let done = sqlx::query(include_str!("../../sql/remove_published.sql"))
             .bind(cursor.floor())
             .bind(REMOVED_AT_ONCE)
-            .execute(tx.connection())
+            .execute(&mut *tx)
             .await
             .map_err(failed(doing))?;
-        tx.commit(doing).await?;
+        tx.commit(doing, || ()).await?;
         removed += done.rows_affected();
         if done.rows_affected() < REMOVED_AT_ONCE as u64 {
             break;

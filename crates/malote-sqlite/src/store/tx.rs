@@ -1,122 +1,40 @@
 //! A transaction that can write, from its first statement on.
 //!
-//! `BEGIN` and `COMMIT` run in tasks of their own. A caller who gives up in the middle stops waiting,
-//! not the statement; whoever comes next finds a connection on which no transaction is open.
+//! Whoever gives up on a begin or drops a transaction leaves no transaction open behind; whoever gives
+//! up on a commit stops waiting for it, and it is done all the same.
 
-use super::{Sqlite, classify, failed};
-use malote_core::{Class, Envelope, Event, Message, Sealer, StoreError, Transaction, Unfit, planted, retry::Backoff};
-use sqlx::{SqliteConnection, SqliteTransaction};
+use super::{Sqlite, classify, failed, lock::Locked};
+use malote_core::{Class, Envelope, Event, Message, Sealer, StoreError, Transaction, Unfit};
+use sqlx::{Executor, SqliteConnection};
 use std::{
+    fmt,
     ops::{Deref, DerefMut},
-    time::Duration,
-};
-use tokio::{
-    sync::{OwnedSemaphorePermit, oneshot},
-    time::Instant,
 };
 use uuid::Uuid;
 
-/// A transaction that can write. It is sqlx's connection for statements of your own
+/// A transaction on a service's SQLite file. It is sqlx's connection for statements of your own
 /// (`.execute(&mut **tx)`), and [`Tx::publish`] is the outbox.
 ///
 /// Dropped without a commit, it is rolled back before its connection is used again.
 pub struct Tx {
-    // the order matters: the rollback is queued before the turn is passed on
-    inner: SqliteTransaction<'static>,
-    turn: OwnedSemaphorePermit,
+    locked: Locked,
     store: Sqlite,
     sealer: Sealer,
     appended: bool,
-}
-
-impl Deref for Tx {
-    type Target = SqliteConnection;
-    fn deref(&self) -> &SqliteConnection {
-        &self.inner
-    }
-}
-
-impl DerefMut for Tx {
-    fn deref_mut(&mut self) -> &mut SqliteConnection {
-        &mut self.inner
-    }
-}
-
-/// A write transaction without a voice, for what the store does by itself.
-pub(super) struct Unsealed {
-    inner: SqliteTransaction<'static>,
-    turn: OwnedSemaphorePermit,
-}
-
-impl Unsealed {
-    pub(super) fn connection(&mut self) -> &mut SqliteConnection {
-        &mut self.inner
-    }
-
-    /// Commits in a task of its own.
-    pub(super) async fn commit(self, doing: &str) -> Result<(), StoreError> {
-        let Self { inner, turn } = self;
-        let committed = tokio::spawn(async move {
-            let result = inner.commit().await;
-            drop(turn);
-            result
-        });
-        let failed = |class, source| StoreError { doing: doing.to_owned(), class, source };
-        match committed.await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(failed(classify::of_commit(&error), error.into())),
-            Err(stopped) => Err(failed(Class::Unknown, stopped.into())),
-        }
-    }
-
-    pub(super) async fn rollback(self) -> Result<(), sqlx::Error> {
-        self.inner.rollback().await
-    }
-}
-
-impl Sqlite {
-    /// Takes the turn, then the write lock.
-    pub(super) async fn begin_unsealed(&self) -> Result<Unsealed, StoreError> {
-        let error = |class, source| StoreError { doing: "beginning a transaction".into(), class, source };
-        let turn = self.0.turn.clone().acquire_owned().await.map_err(|e| error(Class::Transient, e.into()))?;
-        let store = self.clone();
-        let begin = async move {
-            let begun = store.lock().await;
-            begun.map(|inner| Unsealed { inner, turn })
-        };
-        if planted::is("begin-cancellable") {
-            return begin.await;
-        }
-        let (tell, told) = oneshot::channel();
-        // when nobody waits any more, the transaction comes back here and is rolled back by its drop
-        tokio::spawn(async move { drop(tell.send(begin.await)) });
-        told.await.map_err(|e| error(Class::Transient, e.into()))?
-    }
-
-    /// `BEGIN IMMEDIATE`, again and again while another process is writing.
-    async fn lock(&self) -> Result<SqliteTransaction<'static>, StoreError> {
-        let begin = if planted::is("begin-deferred") { "BEGIN" } else { "BEGIN IMMEDIATE" };
-        let end = Instant::now() + self.0.lock_wait;
-        let pause = Backoff { first: Duration::from_millis(1), most: Duration::from_millis(8) };
-        for attempt in 1.. {
-            match self.0.writer.begin_with(begin).await {
-                Err(busy) if classify::is_busy(&busy) && Instant::now() < end => {
-                    tokio::time::sleep(pause.wait(attempt, fastrand::f64())).await;
-                }
-                other => return other.map_err(failed("beginning a transaction")),
-            }
-        }
-        unreachable!("the attempts do not end by themselves")
-    }
+    /// Attempts that have begun and not ended.
+    attempts: u32,
 }
 
 pub(super) async fn begin(store: &Sqlite, sealer: Sealer) -> Result<Tx, StoreError> {
-    let Unsealed { inner, turn } = store.begin_unsealed().await?;
-    Ok(Tx { inner, turn, store: store.clone(), sealer, appended: false })
+    let locked = store.lock().await?;
+    Ok(Tx { locked, store: store.clone(), sealer, appended: false, attempts: 0 })
 }
 
 impl Tx {
-    /// Says something: it is on its way exactly if this transaction commits. Gives the envelope's id.
+    /// Says that something happened, in this transaction; returns the envelope's id.
+    ///
+    /// # Errors
+    /// When the event could never be delivered (too large, a NUL in its key), or the statement fails.
     pub async fn publish<E: Event>(&mut self, event: E) -> Result<Uuid, StoreError> {
         let unfit = |unfit: Unfit| StoreError {
             doing: format!("publishing {}", E::TYPE),
@@ -129,48 +47,116 @@ impl Tx {
         Ok(id)
     }
 
-    /// Commits, and wakes the relay if anything was said.
-    pub async fn commit(self) -> Result<(), StoreError> {
-        Transaction::commit(self).await
+    /// Does a part of the transaction that may fail by itself (a savepoint): what it did is undone
+    /// when it returns an error, and what came before stays. Dropped half-way, it takes the whole
+    /// transaction with it.
+    ///
+    /// ```no_run
+    /// # async fn f(tx: &mut malote_sqlite::Tx) -> Result<(), Box<dyn std::error::Error>> {
+    /// let (insert, name) = ("INSERT INTO nickname VALUES ($1)", "bob");
+    /// let taken = tx.attempt(async |tx| sqlx::query(insert).bind(name).execute(&mut **tx).await).await?.is_err();
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The outer error is the savepoint's own, the inner one that of `work`.
+    pub async fn attempt<T, E, W>(&mut self, work: W) -> Result<Result<T, E>, StoreError>
+    where
+        W: AsyncFnOnce(&mut Self) -> Result<T, E>,
+    {
+        self.savepoint("SAVEPOINT malote_attempt").await?;
+        self.attempts += 1;
+        let outcome = work(self).await;
+        let end = match outcome {
+            Ok(_) => "RELEASE SAVEPOINT malote_attempt",
+            Err(_) => "ROLLBACK TO SAVEPOINT malote_attempt; RELEASE SAVEPOINT malote_attempt",
+        };
+        self.savepoint(end).await?;
+        self.attempts -= 1;
+        Ok(outcome)
     }
 
-    /// Rolls back, and says whether that went well.
+    async fn savepoint(&mut self, statement: &'static str) -> Result<(), StoreError> {
+        let done = Executor::execute(&mut **self, statement).await;
+        done.map(drop).map_err(failed("attempting a part of a transaction"))
+    }
+
+    /// Commits, and wakes the relay if anything was published.
+    ///
+    /// # Errors
+    /// [`Class::Unknown`] when nobody knows whether it took effect; any other class: nothing was changed.
+    pub async fn commit(self) -> Result<(), StoreError> {
+        if self.attempts > 0 {
+            let source =
+                "a `tx.attempt()` was dropped before it was done, so nobody knows what belongs to the transaction";
+            return Err(StoreError { doing: COMMITTING.into(), class: Class::Final, source: source.into() });
+        }
+        let Self { locked, store, appended, .. } = self;
+        locked
+            .commit(COMMITTING, move || {
+                if appended {
+                    store.wake()
+                }
+            })
+            .await
+    }
+
+    /// Rolls back. Dropping does the same without saying how it went.
+    ///
+    /// # Errors
+    /// When the statement fails; the connection is then used no more.
     pub async fn rollback(self) -> Result<(), StoreError> {
-        Transaction::rollback(self).await
+        self.locked.rollback("rolling back a transaction").await
+    }
+
+    /// Changes what is published from here on is sealed with.
+    pub fn sealer(&mut self) -> &mut Sealer {
+        &mut self.sealer
     }
 }
+
+const COMMITTING: &str = "committing a transaction";
 
 impl Transaction for Tx {
     async fn append(&mut self, envelopes: Vec<Envelope>) -> Result<(), StoreError> {
         if envelopes.is_empty() {
             return Ok(());
         }
-        super::outbox::append(&mut self.inner, &envelopes).await?;
+        super::outbox::append(self, &envelopes).await?;
         self.appended = true;
         Ok(())
     }
 
     fn sealer(&mut self) -> &mut Sealer {
-        &mut self.sealer
+        Self::sealer(self)
     }
 
     async fn commit(self) -> Result<(), StoreError> {
-        let Self { inner, turn, store, appended, .. } = self;
-        let committed = Unsealed { inner, turn };
-        let done = tokio::spawn(async move {
-            let result = committed.commit("committing").await;
-            if appended && result.is_ok() {
-                store.wake();
-            }
-            result
-        });
-        done.await.unwrap_or_else(|stopped| {
-            Err(StoreError { doing: "committing".into(), class: Class::Unknown, source: stopped.into() })
-        })
+        Self::commit(self).await
     }
 
     async fn rollback(self) -> Result<(), StoreError> {
-        self.inner.rollback().await.map_err(failed("rolling back"))
+        Self::rollback(self).await
+    }
+}
+
+impl Deref for Tx {
+    type Target = SqliteConnection;
+    fn deref(&self) -> &SqliteConnection {
+        &self.locked
+    }
+}
+
+impl DerefMut for Tx {
+    fn deref_mut(&mut self) -> &mut SqliteConnection {
+        &mut self.locked
+    }
+}
+
+impl fmt::Debug for Tx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tx").field("appended", &self.appended).finish_non_exhaustive()
     }
 }
 
@@ -180,4 +166,9 @@ impl Sqlite {
         self.0.appended.notify_waiters();
         self.0.appended.notify_one();
     }
+}
+
+/// What the failure of a COMMIT means.
+pub(super) fn commit_failed(doing: &str, error: sqlx::Error) -> StoreError {
+    StoreError { doing: doing.to_owned(), class: classify::of_commit(&error), source: error.into() }
 }

@@ -1,0 +1,68 @@
+//! A second process: this test binary again, running one ignored test that does as it is told.
+#![allow(dead_code)]
+
+use std::{
+    io::{BufRead, BufReader, Lines},
+    path::Path,
+    process::{Child, ChildStdout, Command, Stdio},
+};
+
+const TOLD: &str = "MALOTE_TEST_CHILD";
+
+/// What this process was told, when it is a child: words.
+pub fn told() -> Option<Vec<String>> {
+    std::env::var(TOLD).ok().map(|words| words.split('\n').map(str::to_owned).collect())
+}
+
+/// A child, killed with the value.
+pub struct Other {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Other {
+    /// Starts the ignored test `child` of this binary, with a role and the folder.
+    pub fn start(role: &str, folder: &Path) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "child", "--ignored", "--nocapture", "--test-threads=1"])
+            .env(TOLD, format!("{role}\n{}", folder.display()))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    /// The next line that it says with `say`; none when it has ended.
+    pub fn hear(&mut self) -> Option<String> {
+        self.lines.by_ref().map_while(Result::ok).find_map(|line| {
+            let (_, said) = line.split_once("said: ")?;
+            Some(said.to_owned())
+        })
+    }
+
+    /// Kills it as `kill -9` does.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Waits for its end, which has to be a good one.
+    pub fn finish(mut self) {
+        while self.hear().is_some() {}
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Says a line to the parent.
+pub fn say(line: impl std::fmt::Display) {
+    use std::io::Write as _;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "\nsaid: {line}").and_then(|()| out.flush()).unwrap();
+}
