@@ -17,6 +17,8 @@ on_each_store!(
     what_can_never_succeed_is_set_aside_and_the_rest_goes_on,
     what_a_failing_handler_wrote_is_gone,
     an_effect_is_called_with_one_key_and_recorded_once,
+    what_was_not_handled_when_it_stopped_comes_again,
+    records_that_are_no_events_are_set_aside,
 );
 
 fn quick() -> Backoff {
@@ -61,9 +63,9 @@ fn in_order_per_key<'a>(events: impl Iterator<Item = (&'a str, i64)>) {
     }
 }
 
-/// Fails for the key "bad" until told otherwise.
+/// Fails for the first of the key "bad" until told otherwise.
 async fn fragile<T: Transaction>(ping: Ping, _: &mut T, (log, mended): &(Log<Ping>, Arc<AtomicI64>)) -> Outcome {
-    if ping.key == "bad" && mended.load(Ordering::Acquire) == 0 {
+    if ping.key == "bad" && ping.n < 2 && mended.load(Ordering::Acquire) == 0 {
         return Err(Failure::retry("not today"));
     }
     log.add(ping);
@@ -181,4 +183,48 @@ async fn an_effect_is_called_with_one_key_and_recorded_once<S: TestStore>() {
         assert_eq!(keys.len(), 3);
         assert!(keys.iter().all(|k| *k == keys[0]), "one key for all attempts: {keys:?}");
     }
+}
+
+async fn what_was_not_handled_when_it_stopped_comes_again<S: TestStore>() {
+    let (Some(a), Some(b)) = (S::fresh("asker").await, S::fresh("fragile").await) else { return };
+    let (log, done, mended) = (log().await, Log::default(), Arc::new(AtomicI64::new(0)));
+    let runtime = || {
+        let handler = with((done.clone(), mended.clone()), fragile::<S::Tx>);
+        let fragile = Service::new("fragile", b.clone(), log.clone()).on(handler).backoff(quick());
+        Runtime::new().with(asker(&a, &log)).with(fragile)
+    };
+    let running = start(runtime()).await;
+    let beside =
+        (0..).map(|n| format!("good{n}")).find(|k| partition::of_key(k.as_bytes(), 4) == partition::of_key(b"bad", 4));
+    ask(&a, [ping("bad", 1), ping(&beside.unwrap(), 2)]).await;
+    done.until(|all| all.len() == 1).await;
+    running.stop().await;
+    mended.store(1, Ordering::Release);
+    let running = start(runtime()).await;
+    let all = done.until(|all| all.len() == 2).await;
+    running.stop().await;
+    assert_eq!(all.iter().map(|p| p.n).collect::<Vec<_>>(), [2, 1]);
+}
+
+/// Sends what it is given, whatever it says of itself.
+async fn records_that_are_no_events_are_set_aside<S: TestStore>() {
+    let (Some(a), Some(b)) = (S::fresh("asker").await, S::fresh("listener").await) else { return };
+    let (log, done) = (log().await, Log::default());
+    let listener = Service::new("listener", b.clone(), log.clone()).on(with(done.clone(), answer::<S::Tx>));
+    let running = start(Runtime::new().with(asker(&a, &log)).with(listener.terminal::<Pong>())).await;
+    let mut publisher = log.publisher().await.unwrap();
+    // a source of nothing but a NUL, no source at all, and bytes that are no JSON
+    let mut strange: Vec<malote::Envelope> = Vec::new();
+    for n in 0..3 {
+        strange.push(sealed(&a, &ping("k", n)).await);
+    }
+    strange[0].source = String::new();
+    strange[1].kind = String::new();
+    strange[2].payload = vec![0xff, 0, 0xfe].into();
+    publisher.send(strange).await.unwrap().await;
+    ask(&a, [ping("k", 9)]).await;
+    done.until(|all| all.iter().any(|p| p.n == 9)).await;
+    running.stop().await;
+    assert_eq!(done.all().len(), 1);
+    assert_eq!(b.count("select count(*) from malote.dead where \"by\" = 'consumer listener'").await, 3);
 }

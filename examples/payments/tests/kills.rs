@@ -177,7 +177,7 @@ impl Client {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_lost_or_repeated_while_processes_are_killed() {
+async fn soak_nothing_is_lost_or_repeated_while_processes_are_killed() {
     let Some(mut stack) = Stack::start().await else { return };
     let doors = stack.processes.iter().filter(|p| p.service == "payment").map(Process::base).collect();
     let client = Client { http: stack.http.clone(), doors, accepted: Arc::default() };

@@ -10,6 +10,7 @@ use malote_core::{
 };
 use std::time::Duration;
 use tokio::{sync::mpsc, time::Instant};
+use tokio_util::task::AbortOnDropHandle;
 
 /// Bytes of rows that one read aims at; the number of rows follows from their size so far.
 const READ_BYTES: usize = 4 << 20;
@@ -186,7 +187,7 @@ impl<S: Store> Leader<'_, S> {
         let limit = (READ_BYTES / self.row_bytes.max(1)).clamp(16, READ_ROWS);
         let window = self.plan.window(limit);
         let store = self.relay.service.store.clone();
-        Box::pin(async move {
+        apart(async move {
             let read = store.read(&window).await;
             (window, read)
         })
@@ -199,7 +200,7 @@ impl<S: Store> Leader<'_, S> {
         let full = read.rows.len() >= window.limit;
         self.poll = if read.rows.is_empty() { self.poll * 2 } else { SHORTEST_POLL };
         self.poll = self.poll.min(self.relay.service.settings.idle_poll);
-        let at_once = full || (self.woken && !malote_core::planted::is("forget-wake"));
+        let at_once = full || self.woken;
         self.next_read = Instant::now() + if at_once { Duration::ZERO } else { self.poll };
         if read.rows.is_empty() {
             return None;
@@ -246,7 +247,7 @@ impl<S: Store> Leader<'_, S> {
         let (store, lease) = (self.relay.service.store.clone(), self.lease.clone());
         let (asked, lasts) = (Instant::now(), self.relay.service.settings.lease);
         self.last_save = asked;
-        Box::pin(async move {
+        apart(async move {
             let saved = store.save(&lease, &cursor, lasts).await;
             (ticket, cursor, asked, saved)
         })
@@ -272,7 +273,7 @@ impl<S: Store> Leader<'_, S> {
 
     fn upkeep(&self) -> Upkeep {
         let (store, cursor) = (self.relay.service.store.clone(), self.saved.clone());
-        Box::pin(async move { store.upkeep(&cursor).await })
+        apart(async move { store.upkeep(&cursor).await })
     }
 
     fn was_kept_up(&self, done: Result<String, StoreError>) {
@@ -298,6 +299,23 @@ impl<S: Store> Leader<'_, S> {
             tracing::warn!(service = %self.relay.service.name, gaps = gaps.parts(), "positions are held open by {holders}");
         }
     }
+}
+
+/// Runs `work` in a task of its own, which ends with the future. What asks the store must go on while
+/// the leader waits for something else of the same store: it may hold the connection that is waited for.
+fn apart<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> BoxFuture<'static, T> {
+    if malote_core::planted::is("leader-waits-for-itself") {
+        return Box::pin(work);
+    }
+    let task = AbortOnDropHandle::new(tokio::spawn(work));
+    Box::pin(async move {
+        match task.await {
+            Ok(done) => done,
+            Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
+            // the runtime itself is coming down
+            Err(_) => std::future::pending().await,
+        }
+    })
 }
 
 /// The future in the slot, or one that never resolves.

@@ -6,15 +6,25 @@ use malote_testkit::servers;
 use serde::{Deserialize, Serialize};
 use std::{
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::{
     sync::{oneshot, watch},
     task::JoinHandle,
 };
 
-/// Longer than anything here takes; a test that waits so long has failed.
-pub const LONG: Duration = Duration::from_secs(60);
+/// Longer than anything here takes; a test that waits so long has failed. Shorter where tests are
+/// run that have to fail.
+pub const LONG: Duration = Duration::from_secs(if cfg!(feature = "planted") { 15 } else { 60 });
+
+/// Waits until something is so that gives no sign of it.
+pub async fn eventually(what: &str, is: impl Fn() -> bool) {
+    let end = Instant::now() + LONG;
+    while !is() {
+        assert!(Instant::now() < end, "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await; // between two looks
+    }
+}
 
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 pub struct Ping {
