@@ -168,16 +168,23 @@ impl Running {
     }
 }
 
+/// A test that stands still fails.
+pub async fn in_time(test: impl Future<Output = ()>) {
+    tokio::time::timeout(2 * LONG, test).await.expect("the test stands still");
+}
+
 /// Runs each test on every store.
 #[macro_export]
 macro_rules! on_each_store {
     ($($test:ident),+ $(,)?) => {
         mod sqlite {
-            $(#[tokio::test(flavor = "multi_thread")] async fn $test() { super::$test::<malote::sqlite::Sqlite>().await })+
+            $(#[tokio::test(flavor = "multi_thread")] async fn $test() {
+                $crate::common::in_time(super::$test::<malote::sqlite::Sqlite>()).await
+            })+
         }
         mod postgres {
             $(#[tokio::test(flavor = "multi_thread")] async fn $test() {
-                super::$test::<malote::postgres::Postgres>().await
+                $crate::common::in_time(super::$test::<malote::postgres::Postgres>()).await
             })+
         }
     };
