@@ -3,7 +3,7 @@
 //! One counter per batch instead of one future per record: a report is a store into the batch's list,
 //! and the last one wakes whoever waits for the batch.
 
-use super::verdict::Verdict;
+use super::{doors::At, verdict::Verdict};
 use malote_core::{Report, Reports, planted};
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -60,6 +60,8 @@ enum Slot {
 pub(super) struct Entry {
     batch: Arc<Batch>,
     at: usize,
+    /// The door that its report opens.
+    pub(super) opens: Option<At>,
 }
 
 impl Account {
@@ -203,10 +205,10 @@ pub(super) struct Handing(Arc<Batch>);
 
 impl Handing {
     pub(super) fn entry(&self, at: usize) -> Entry {
-        Entry { batch: self.0.clone(), at }
+        Entry { batch: self.0.clone(), at, opens: None }
     }
 
-    /// The client is about to get this record.
+    /// The client is about to get this record, now or when its door opens.
     pub(super) fn away(&self, at: usize) {
         self.0.place(at, Slot::Away);
     }
@@ -214,11 +216,6 @@ impl Handing {
     /// The client did not take it.
     pub(super) fn back(&self, at: usize) {
         self.0.place(at, Slot::Here);
-    }
-
-    pub(super) fn has_report(&self, at: usize) -> bool {
-        let state = lock(&self.0.state);
-        state.left == 0 || matches!(state.slots.get(at), Some(Slot::Told(_)))
     }
 }
 

@@ -98,9 +98,10 @@ pub async fn read(subscription: &mut Box<dyn Subscription>, count: usize) -> Vec
 pub async fn whole_topic(kafka: &Kafka, topic: &str) -> Vec<Delivery> {
     const MARKER: i64 = i64::MAX;
     let mut publisher = kafka.publisher().await.expect("a publisher");
+    let own = Uuid::from_u128(fastrand::u128(..));
     let mark = (0..kafka.partitions()).map(|partition| {
         let key = key_of(partition, kafka.partitions());
-        Envelope { sequence: Some(MARKER), ..envelope(topic, &key, 0) }
+        Envelope { id: own, sequence: Some(MARKER), ..envelope(topic, &key, 0) }
     });
     let marks: Vec<_> = mark.collect();
     let mut left = marks.len();
@@ -109,11 +110,10 @@ pub async fn whole_topic(kafka: &Kafka, topic: &str) -> Vec<Delivery> {
     let mut read = Vec::new();
     while left > 0 {
         for delivery in soon("the rest of the topic", subscription.next(1000)).await.expect("records") {
-            let sequence = wire::decode(topic, &delivery.record).ok().and_then(|envelope| envelope.sequence);
-            if sequence == Some(MARKER) {
-                left -= 1;
-            } else {
-                read.push(delivery);
+            match wire::decode(topic, &delivery.record) {
+                Ok(envelope) if envelope.id == own => left -= 1,
+                Ok(envelope) if envelope.sequence == Some(MARKER) => {} // of another reader
+                _ => read.push(delivery),
             }
         }
     }
@@ -133,4 +133,15 @@ pub fn key_of(partition: u32, count: u32) -> String {
 pub fn first_occurrences(numbers: impl IntoIterator<Item = usize>) -> Vec<usize> {
     let mut seen = std::collections::HashSet::new();
     numbers.into_iter().filter(|number| seen.insert(*number)).collect()
+}
+
+/// Creates a topic of three partitions with settings of its own.
+pub async fn create(bootstrap: &str, topic: &str, settings: &[(&str, &str)]) {
+    use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+    let admin: AdminClient<_> =
+        rdkafka::ClientConfig::new().set("bootstrap.servers", bootstrap).create().expect("an admin client");
+    let new = NewTopic::new(topic, 3, TopicReplication::Fixed(1));
+    let new = settings.iter().fold(new, |new, (key, value)| new.set(key, value));
+    let results = admin.create_topics([&new], &AdminOptions::new()).await.expect("an answer");
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
 }
