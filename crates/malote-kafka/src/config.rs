@@ -5,6 +5,7 @@
 //! promise it would break, rather than a surprise in production.
 
 use crate::Kafka;
+use malote_core::planted;
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -16,6 +17,7 @@ pub struct Builder {
     pub(crate) replication: i32,
     pub(crate) delivery_limit: Duration,
     pub(crate) watch: Duration,
+    pub(crate) commit_every: Duration,
     settings: BTreeMap<String, String>,
 }
 
@@ -114,6 +116,7 @@ impl Builder {
             replication: 1,
             delivery_limit: Duration::from_secs(30),
             watch: Duration::from_secs(60),
+            commit_every: Duration::from_millis(50),
             settings: BTreeMap::new(),
         }
     }
@@ -187,6 +190,13 @@ impl Builder {
         self
     }
 
+    /// How long acknowledgements are gathered before they are committed; 50 ms unless set. A member
+    /// that dies has the records of that time delivered again.
+    pub fn commit_every(mut self, time: Duration) -> Self {
+        self.commit_every = time;
+        self
+    }
+
     /// How this client is called in the broker's logs and quotas; `malote` unless set.
     pub fn client_id(self, id: impl Into<String>) -> Self {
         self.set("client.id", id)
@@ -226,7 +236,7 @@ impl Builder {
     pub fn connect(self) -> Result<Kafka, ConfigError> {
         for (key, value) in &self.settings {
             let fixed = FIXED.iter().find(|(name, same, _)| name == key && !same.contains(&value.as_str()));
-            if let Some((_, _, why)) = fixed.filter(|_| !malote_core::planted::is("kafka-fixed-settings")) {
+            if let Some((_, _, why)) = fixed.filter(|_| !planted::is("kafka-fixed-settings")) {
                 return Err(ConfigError::Fixed { key: key.clone(), why });
             }
         }
@@ -302,8 +312,8 @@ impl Builder {
             .set("group.id", group)
             .set("enable.auto.commit", "false")
             .set("enable.auto.offset.store", "false")
-            .set("auto.offset.reset", "earliest")
-            .set("isolation.level", "read_committed")
+            .set("auto.offset.reset", if planted::is("kafka-earliest") { "latest" } else { "earliest" })
+            .set("isolation.level", if planted::is("kafka-committed") { "read_uncommitted" } else { "read_committed" })
             .set("partition.assignment.strategy", "cooperative-sticky")
             .set("allow.auto.create.topics", "false")
             .set("fetch.wait.max.ms", "100")

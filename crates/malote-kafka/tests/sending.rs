@@ -188,30 +188,6 @@ async fn ac_037_frozen_brokers_leave_no_gap() {
     }
 }
 
-/// One topic has too few replicas, another is fine: exactly the rows of the first stay without a
-/// positive report, although nothing is left in the client's queue.
-#[tokio::test(flavor = "multi_thread")]
-async fn ac_040_a_row_counts_as_stored_only_by_its_own_report() {
-    let Some(bootstrap) = servers::kafka() else { return };
-    let (ill, well) = (unique("ill"), unique("well"));
-    let kafka = builder(&bootstrap).delivery_limit(Duration::from_secs(3)).connect().unwrap();
-    create(&bootstrap, &ill, &[("min.insync.replicas", "2")]).await;
-    kafka.ensure(std::slice::from_ref(&well)).await.unwrap();
-    let rows: Vec<_> = (0..200).map(|n| envelope(if n % 4 == 0 { &ill } else { &well }, &format!("k{n}"), n)).collect();
-
-    let mut publisher = kafka.publisher().await.unwrap();
-    let reports = send(&mut publisher, rows).await;
-    for (at, report) in reports.iter().enumerate() {
-        if at % 4 == 0 {
-            assert!(matches!(report, Report::Unknown(_)), "row {at}: {report:?}");
-        } else {
-            assert_eq!(*report, Report::Stored, "row {at}");
-        }
-    }
-    assert_eq!(numbers(&kafka, &well).await.len(), 150);
-    assert!(publisher.send(vec![envelope(&well, "k", 0)]).await.is_err(), "the publisher has ended");
-}
-
 /// A publisher that is dropped stops: what it still had does not reach the broker when that wakes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_publisher_sends_no_more() {

@@ -31,7 +31,7 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// How often acknowledgements are committed, and the longest time between two looks at the main queue.
+/// The longest time between two looks at the main queue.
 const EVERY: Duration = Duration::from_millis(50);
 /// So many records of one partition are read before the next one gets its turn.
 const STRIDE: usize = 200;
@@ -46,7 +46,12 @@ pub(super) struct Member {
 }
 
 impl Member {
-    pub(super) async fn start(config: ClientConfig, topics: Vec<String>, ledger: Arc<Ledger>) -> Result<Self, String> {
+    pub(super) async fn start(
+        config: ClientConfig,
+        topics: Vec<String>,
+        ledger: Arc<Ledger>,
+        commit_every: Duration,
+    ) -> Result<Self, String> {
         let stop = Arc::new(AtomicBool::new(false));
         let (ready, is_ready) = oneshot::channel();
         let (leave, gone) = oneshot::channel();
@@ -57,7 +62,7 @@ impl Member {
                 let joined = join(&config, &topics, ledger);
                 let _ = ready.send(joined.as_ref().map(|_| ()).map_err(Clone::clone));
                 if let Ok(consumer) = joined {
-                    serve(consumer, &asked);
+                    serve(consumer, &asked, commit_every);
                 }
                 let _ = leave.send(());
             })
@@ -103,9 +108,9 @@ fn join(config: &ClientConfig, topics: &[String], ledger: Arc<Ledger>) -> Result
     Ok(consumer)
 }
 
-fn serve(consumer: Client, stop: &AtomicBool) {
+fn serve(consumer: Client, stop: &AtomicBool, commit_every: Duration) {
     let ledger = consumer.context().ledger.clone();
-    let mut commit_at = Instant::now() + EVERY;
+    let mut committed = Instant::now();
     while !stop.load(SeqCst) {
         for _ in 0..EVENTS {
             if let Some(polled) = consumer.poll(Duration::ZERO) {
@@ -113,9 +118,9 @@ fn serve(consumer: Client, stop: &AtomicBool) {
             }
         }
         let more = read(&consumer);
-        if Instant::now() >= commit_at {
+        if committed.elapsed() >= commit_every {
             commit(&consumer, CommitMode::Async);
-            commit_at = Instant::now() + EVERY;
+            committed = Instant::now();
         }
         if !more {
             thread::park_timeout(EVERY);

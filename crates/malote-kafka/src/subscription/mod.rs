@@ -25,9 +25,10 @@ pub(crate) struct KafkaSubscription {
 impl KafkaSubscription {
     pub(crate) async fn join(shared: &Shared, group: &str, topics: &[String]) -> Result<Self, TransportError> {
         let ledger = Arc::new(Ledger::new(shared.assignments.clone()));
-        let member = Member::start(shared.config.consumer(group), topics.to_vec(), ledger.clone())
-            .await
-            .map_err(|e| TransportError::lasting(format!("joining the group {group:?}"), e))?;
+        let member =
+            Member::start(shared.config.consumer(group), topics.to_vec(), ledger.clone(), shared.config.commit_every)
+                .await
+                .map_err(|e| TransportError::lasting(format!("joining the group {group:?}"), e))?;
         Ok(Self { ledger, member })
     }
 }

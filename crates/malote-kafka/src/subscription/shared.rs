@@ -174,3 +174,69 @@ fn size(delivery: &Delivery) -> usize {
     let bytes = |b: &Option<_>| b.as_ref().map_or(0, bytes::Bytes::len);
     headers + bytes(&record.key) + bytes(&record.payload) + 128
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use malote_core::RawRecord;
+
+    fn ledger() -> Ledger {
+        let ledger = Ledger::new(Arc::default());
+        ledger.assign(("t".into(), 0));
+        ledger
+    }
+
+    fn delivery(offset: i64) -> Delivery {
+        let place = Place { topic: "t".into(), partition: 0, offset, assignment: 0 };
+        Delivery { place, record: RawRecord::default() }
+    }
+
+    #[tokio::test]
+    async fn a_full_ledger_takes_no_more_until_something_is_taken() {
+        let ledger = ledger();
+        let mut offsets = 0..;
+        while !ledger.is_full() {
+            let offset = offsets.next().unwrap();
+            assert!(offset < 1_000_000, "it is never full");
+            ledger.push(delivery(offset));
+        }
+        let (taken, made_room) = ledger.take(10).await.unwrap();
+        assert_eq!((taken.len(), made_room), (10, true));
+        assert!(!ledger.is_full());
+        let (rest, made_room) = ledger.take(usize::MAX).await.unwrap();
+        assert!(!made_room, "it had room before");
+        assert!(taken.iter().chain(&rest).map(|d| d.place.offset).eq(0..offsets.start), "in order, none lost");
+    }
+
+    #[tokio::test]
+    async fn a_record_of_no_assignment_has_no_place() {
+        let ledger = ledger();
+        let stray = Place { partition: 1, ..delivery(0).place };
+        assert!(!ledger.push(Delivery { place: stray, ..delivery(0) }));
+    }
+
+    #[tokio::test]
+    async fn the_highest_acknowledged_offset_is_due_once_and_again_after_a_failure() {
+        let ledger = ledger();
+        ledger.push(delivery(4));
+        ledger.push(delivery(5));
+        let (taken, _) = ledger.take(2).await.unwrap();
+        ledger.acknowledge(&[taken[1].place.clone()]);
+        ledger.acknowledge(&[taken[0].place.clone()]);
+        let at = ("t".to_owned(), 0);
+        assert_eq!(ledger.due(), [(at.clone(), 6)]);
+        assert_eq!(ledger.due(), []);
+        ledger.undo([at.clone()].into_iter());
+        assert_eq!(ledger.due(), [(at, 6)]);
+    }
+
+    #[tokio::test]
+    async fn what_waits_is_given_before_a_failure_is_told() {
+        let ledger = ledger();
+        ledger.push(delivery(0));
+        ledger.fail("no more".into());
+        assert_eq!(ledger.take(9).await.unwrap().0.len(), 1);
+        assert!(ledger.take(9).await.is_err());
+        assert!(ledger.take(9).await.is_err());
+    }
+}
