@@ -8,7 +8,7 @@ use crate::{
     config::{Builder, ConfigError, refused},
     log::Quiet,
 };
-use malote_core::TransportError;
+use malote_core::{TransportError, planted};
 use rdkafka::{
     admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
     error::{KafkaError, RDKafkaErrorCode},
@@ -54,6 +54,11 @@ impl Topics {
         let known = lock(&self.known);
         let unknown: BTreeSet<&str> = topics.filter(|topic| !known.contains_key(*topic)).collect();
         unknown.into_iter().map(str::to_owned).collect()
+    }
+
+    /// What a topic really has, once it was made sure of.
+    pub(crate) fn count(&self, topic: &str) -> Option<u32> {
+        lock(&self.known).get(topic).copied()
     }
 
     pub(crate) fn outgrown(&self) -> Vec<(String, u32)> {
@@ -102,8 +107,9 @@ impl Topics {
     }
 
     fn note(&self, topic: &str, count: u32) {
+        let count = if planted::is("kafka-outgrown") { self.partitions } else { count };
         let before = lock(&self.known).insert(topic.to_owned(), count);
-        if count > self.partitions && before != Some(count) && !malote_core::planted::is("kafka-outgrown") {
+        if count > self.partitions && before != Some(count) {
             tracing::warn!(
                 target: "malote::kafka",
                 topic,

@@ -77,6 +77,25 @@ async fn ac_003_nothing_of_a_key_counts_as_stored_behind_a_refused_record() {
     assert_eq!(first_occurrences(numbers(&kafka, &topic).await), (1..50).collect::<Vec<_>>());
 }
 
+/// The same in mid-stream: what was stored before the refused one is stored, nothing behind it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn ac_003_the_first_failure_ends_the_stream() {
+    let Some(bootstrap) = servers::kafka() else { return };
+    let topic = unique("midstream");
+    let kafka = builder(&bootstrap).set("batch.num.messages", "1").connect().unwrap();
+    create(&bootstrap, &topic, &[("max.message.bytes", "4000")]).await;
+    let rows: Vec<_> = (0..400).map(|n| sized(&topic, "k", n, if n == 200 { 20_000 } else { 10 })).collect();
+    let mut publisher = kafka.publisher().await.unwrap();
+    let reports = send(&mut publisher, rows.clone()).await;
+    assert!(all_stored(&reports[..200]));
+    assert!(reports[200..].iter().all(|report| matches!(report, Report::Unknown(_))), "{:?}", &reports[200..]);
+    drop(publisher);
+    assert_eq!(numbers(&kafka, &topic).await, (0..200).collect::<Vec<_>>());
+    assert_eq!(relay(&kafka, &rows[200..], 50).await.0, [0], "the first of the rest");
+    let all = first_occurrences(numbers(&kafka, &topic).await);
+    assert!(all.iter().copied().eq((0..400).filter(|n| *n != 200)), "{all:?}");
+}
+
 /// A request with many records is refused for the sake of one, or of none (it is too large as a
 /// whole): exactly those at fault are refused in the end, the others keep their order.
 #[tokio::test(flavor = "multi_thread")]

@@ -119,7 +119,7 @@ impl Account {
             self.caution.fetch_max(self.open_records(), SeqCst);
         }
         let (Verdict::Refused(why) | Verdict::Suspect(why) | Verdict::Unknown(why)) = &verdict;
-        if !planted::is("kafka-end-at-failure") {
+        if !planted::is("kafka-first-failure") {
             self.end(why);
         }
         let why = if matches!(verdict, Verdict::Refused(_)) { None } else { self.ended() }.unwrap_or(why.clone());

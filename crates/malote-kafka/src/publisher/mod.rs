@@ -141,8 +141,12 @@ impl KafkaPublisher {
     }
 
     fn partition(&self, envelope: &Envelope) -> i32 {
-        let partition = partition::of_key(envelope.key.as_bytes(), self.shared.config.partitions);
-        i32::try_from(partition).unwrap_or(0) // the count is a Kafka count, which fits
+        let mut count = self.shared.config.partitions;
+        if planted::is("kafka-pinned") {
+            count = self.shared.topics.count(&envelope.topic).unwrap_or(count);
+        }
+        // the count is one of Kafka's, which fits
+        i32::try_from(partition::of_key(envelope.key.as_bytes(), count)).unwrap_or(0)
     }
 }
 
