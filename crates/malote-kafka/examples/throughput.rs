@@ -4,7 +4,8 @@
 //! cargo run --release -p malote-kafka --example throughput -- BOOTSTRAP [RECORDS] [setting=value]…
 //! ```
 //!
-//! Read the ratio, not the rates: both runs share the machine with the broker.
+//! Read the ratio, not the rates: both runs share the machine with the broker. BOOTSTRAP may be `mock`
+//! for librdkafka's mock cluster, which costs less than a broker and so shows the client's own cost.
 
 use bytes::Bytes;
 use malote_core::{Envelope, Report, Transport, partition, wire};
@@ -13,6 +14,7 @@ use rdkafka::{
     ClientConfig,
     error::{KafkaError, RDKafkaErrorCode},
     message::{Header, OwnedHeaders},
+    mocking::MockCluster,
     producer::{BaseProducer, BaseRecord, Producer},
 };
 use std::{
@@ -29,11 +31,16 @@ type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 #[tokio::main]
 async fn main() -> Fallible<()> {
     let mut args = std::env::args().skip(1);
-    let bootstrap = args.next().ok_or("which broker?")?;
+    let mut bootstrap = args.next().ok_or("which broker?")?;
     let count: usize = args.next().map_or(Ok(200_000), |n| n.parse())?;
     let settings: Vec<(String, String)> =
         args.filter_map(|arg| arg.split_once('=').map(|(k, v)| (k.to_owned(), v.to_owned()))).collect();
     let topic = format!("throughput-{}", std::process::id());
+    let mock = MockCluster::new(1)?;
+    if bootstrap == "mock" {
+        mock.create_topic(&topic, PARTITIONS as i32, 1)?;
+        bootstrap = mock.bootstrap_servers();
+    }
     let records: Vec<Envelope> = (0..count).map(|n| envelope(&topic, n)).collect();
     kafka(&bootstrap, &[])?.ensure(std::slice::from_ref(&topic)).await?;
     for round in 1..=3 {

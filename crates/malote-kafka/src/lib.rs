@@ -103,7 +103,7 @@ impl Transport for Kafka {
     }
 
     fn ensure<'a>(&'a self, topics: &'a [String]) -> BoxFuture<'a, Result<(), TransportError>> {
-        Box::pin(async move { self.shared.topics.ensure(topics).await.map_err(Into::into) })
+        Box::pin(self.shared.topics.ensure(topics))
     }
 
     fn publisher(&self) -> BoxFuture<'_, Result<Box<dyn Publisher>, TransportError>> {

@@ -30,14 +30,6 @@ pub(crate) struct Topics {
     known: Arc<Mutex<BTreeMap<String, u32>>>,
 }
 
-/// Why topics could not be made sure of.
-pub(crate) enum Unsure {
-    /// The broker refuses this topic, for good.
-    Refused(String, RDKafkaErrorCode),
-    /// Anything else.
-    Error(TransportError),
-}
-
 impl Topics {
     pub(crate) fn new(config: &Builder) -> Result<Self, ConfigError> {
         let admin = config.admin().create_with_context(Quiet::default()).map_err(refused)?;
@@ -67,7 +59,7 @@ impl Topics {
     }
 
     /// Creates what is missing and waits until the brokers show it.
-    pub(crate) async fn ensure(&self, topics: &[String]) -> Result<(), Unsure> {
+    pub(crate) async fn ensure(&self, topics: &[String]) -> Result<(), TransportError> {
         let mut missing = self.look(topics).await?;
         let deadline = Instant::now() + SHOW;
         while !missing.is_empty() {
@@ -78,7 +70,7 @@ impl Topics {
             }
             if Instant::now() > deadline {
                 let doing = format!("waiting for the topics {missing:?}");
-                return Err(TransportError::transient(doing, "created, but the brokers do not show them").into());
+                return Err(TransportError::transient(doing, "created, but the brokers do not show them"));
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -139,29 +131,28 @@ impl Topics {
         asked.await.map_err(|e| TransportError::transient(doing, e))?.map_err(|e| TransportError::transient(doing, e))
     }
 
-    async fn create(&self, topics: &[String]) -> Result<(), Unsure> {
+    async fn create(&self, topics: &[String]) -> Result<(), TransportError> {
         let count = i32::try_from(self.partitions).unwrap_or(i32::MAX);
         let new: Vec<_> =
             topics.iter().map(|t| NewTopic::new(t, count, TopicReplication::Fixed(self.replication))).collect();
         let options = AdminOptions::new().request_timeout(Some(2 * ASK)).operation_timeout(Some(ASK));
-        let doing = || format!("creating the topics {topics:?} with {count} partitions in {} copies", self.replication);
-        let results =
-            self.admin.create_topics(&new, &options).await.map_err(|e| TransportError::transient(doing(), e))?;
+        let doing = |e| TransportError::transient(format!("creating the topics {topics:?}"), e);
+        let results = self.admin.create_topics(&new, &options).await.map_err(doing)?;
         for result in results {
-            match result {
+            let Err((topic, code)) = result else { continue };
+            let doing = format!("creating the topic {topic:?} with {count} partitions in {} copies", self.replication);
+            match code {
                 // another process may do the same in this moment
-                Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
-                Err((
-                    topic,
-                    code @ (RDKafkaErrorCode::InvalidTopic
-                    | RDKafkaErrorCode::TopicAuthorizationFailed
-                    | RDKafkaErrorCode::ClusterAuthorizationFailed
-                    | RDKafkaErrorCode::PolicyViolation),
-                )) => return Err(Unsure::Refused(topic, code)),
-                Err((_, code @ (RDKafkaErrorCode::InvalidReplicationFactor | RDKafkaErrorCode::InvalidPartitions))) => {
-                    return Err(TransportError::lasting(doing(), KafkaError::AdminOp(code)).into());
+                RDKafkaErrorCode::TopicAlreadyExists => {}
+                RDKafkaErrorCode::InvalidTopic
+                | RDKafkaErrorCode::TopicAuthorizationFailed
+                | RDKafkaErrorCode::ClusterAuthorizationFailed
+                | RDKafkaErrorCode::PolicyViolation
+                | RDKafkaErrorCode::InvalidReplicationFactor
+                | RDKafkaErrorCode::InvalidPartitions => {
+                    return Err(TransportError::lasting(doing, KafkaError::AdminOp(code)));
                 }
-                Err((_, code)) => return Err(TransportError::transient(doing(), KafkaError::AdminOp(code)).into()),
+                _ => return Err(TransportError::transient(doing, KafkaError::AdminOp(code))),
             }
         }
         Ok(())
@@ -188,21 +179,4 @@ impl Topics {
 
 fn lock<T>(known: &Mutex<T>) -> MutexGuard<'_, T> {
     known.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl From<TransportError> for Unsure {
-    fn from(error: TransportError) -> Self {
-        Self::Error(error)
-    }
-}
-
-impl From<Unsure> for TransportError {
-    fn from(unsure: Unsure) -> Self {
-        match unsure {
-            Unsure::Refused(topic, code) => {
-                TransportError::lasting(format!("creating the topic {topic:?}"), KafkaError::AdminOp(code))
-            }
-            Unsure::Error(error) => error,
-        }
-    }
 }

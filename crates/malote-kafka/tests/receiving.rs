@@ -24,6 +24,7 @@ fn lazy(bootstrap: &str) -> Builder {
 
 async fn filled(kafka: &Kafka, count: usize) -> String {
     let topic = unique("received");
+    kafka.ensure(std::slice::from_ref(&topic)).await.unwrap();
     let mut publisher = kafka.publisher().await.unwrap();
     for from in (0..count).step_by(1000) {
         let rows = (from..count.min(from + 1000)).map(|n| envelope(&topic, &format!("k{}", n % 50), n)).collect();

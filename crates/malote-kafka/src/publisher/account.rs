@@ -108,11 +108,6 @@ impl Account {
         self.wake();
     }
 
-    /// Takes in that a record is stored.
-    pub(super) fn stored(&self, entry: &Entry) {
-        self.tell(entry, Report::Stored);
-    }
-
     /// Takes in what became of a record that failed; the publisher ends with the first.
     pub(super) fn failed(&self, entry: &Entry, verdict: Verdict) {
         if let Verdict::Suspect(_) = verdict {
@@ -134,7 +129,8 @@ impl Account {
         );
     }
 
-    fn tell(&self, entry: &Entry, report: Report) {
+    /// Takes in a report.
+    pub(super) fn tell(&self, entry: &Entry, report: Report) {
         entry.batch.report(entry.at, report);
         self.reported.fetch_add(1, SeqCst);
         self.wake();

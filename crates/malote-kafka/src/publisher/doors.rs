@@ -35,6 +35,8 @@ pub(super) enum Handed {
     Taken,
     /// No room; the parcel comes back.
     Full(Box<Parcel>),
+    /// It will never take this one, and has said so.
+    Refused,
     /// The publisher has ended, perhaps by this very parcel.
     Ended,
 }

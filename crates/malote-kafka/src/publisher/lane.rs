@@ -6,7 +6,7 @@ use super::{
     verdict::Verdict,
 };
 use crate::{Shared, log::Ration};
-use malote_core::{TransportError, planted, wire};
+use malote_core::{Report, TransportError, planted, wire};
 use rdkafka::{
     ClientContext,
     config::RDKafkaLogLevel,
@@ -139,7 +139,12 @@ impl Way {
             return Handed::Full(Box::new(Parcel { at, envelope, entry }));
         }
         // the client looked at this very record, so a refusal is certain
-        self.account.failed(&entry, Verdict::of(&error, true));
+        let verdict = Verdict::of(&error, true);
+        if let Verdict::Refused(why) = verdict {
+            self.account.tell(&entry, Report::Refused(why));
+            return Handed::Refused;
+        }
+        self.account.failed(&entry, verdict);
         Handed::Ended
     }
 
@@ -171,7 +176,7 @@ impl ProducerContext for Context {
     fn delivery(&self, result: &DeliveryResult<'_>, mut entry: Box<Entry>) {
         match result {
             Ok(_) => {
-                self.way.account.stored(&entry);
+                self.way.account.tell(&entry, Report::Stored);
                 if let Some(at) = entry.opens.take() {
                     self.way.open(at);
                 }

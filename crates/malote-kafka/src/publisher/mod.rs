@@ -24,16 +24,16 @@ mod doors;
 mod lane;
 mod verdict;
 
-use crate::{Shared, topics::Unsure};
+use crate::Shared;
 use account::Handing;
 use doors::{At, Handed, Parcel};
 use lane::Lane;
-use malote_core::{BoxFuture, Envelope, Publisher, Reports, TransportError, partition, planted};
+use malote_core::{BoxFuture, Envelope, Publisher, Report, Reports, TransportError, partition, planted};
 use std::{
+    collections::HashSet,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
-use verdict::Verdict;
 
 /// So many records are handed over before others get their turn.
 const STRIDE: usize = 128;
@@ -43,13 +43,16 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 pub(crate) struct KafkaPublisher {
     shared: Arc<Shared>,
     lane: Lane,
+    /// Topics that were not there. They stay so for this publisher even if somebody makes them: later
+    /// records must not be stored before the ones that had no topic.
+    missing: HashSet<String>,
     looked: Instant,
 }
 
 impl KafkaPublisher {
     pub(crate) fn start(shared: Arc<Shared>) -> Result<Self, TransportError> {
         let lane = Lane::start(&shared)?;
-        Ok(Self { shared, lane, looked: Instant::now() })
+        Ok(Self { shared, lane, missing: HashSet::new(), looked: Instant::now() })
     }
 
     async fn take(&mut self, batch: Vec<Envelope>) -> Result<Reports, TransportError> {
@@ -59,9 +62,8 @@ impl KafkaPublisher {
         }
         // whatever has not been handed over when this is dropped is reported as not sent
         let (handing, reports) = self.lane.way.account.open(batch.len());
-        if self.make_sure(&batch, &handing).await? {
-            self.hand_over(batch, &handing).await;
-        }
+        self.look(&batch).await?;
+        self.hand_over(batch, &handing).await;
         Ok(reports)
     }
 
@@ -78,33 +80,27 @@ impl KafkaPublisher {
         Ok(())
     }
 
-    /// Creates topics that are not there, so that no broker does it by accident. False if one may not
-    /// be: its records are refused, the others are not sent.
-    async fn make_sure(&mut self, batch: &[Envelope], handing: &Handing) -> Result<bool, TransportError> {
+    /// Looks at topics that are new to this transport. Nothing is ever sent to one that is not there,
+    /// since some brokers would make it, with whatever partition count they like.
+    async fn look(&mut self, batch: &[Envelope]) -> Result<(), TransportError> {
         if self.looked.elapsed() > self.shared.config.watch {
             self.looked = Instant::now();
             tokio::spawn(self.shared.topics.watch());
         }
-        let unknown = self.shared.topics.unknown(batch.iter().map(|envelope| envelope.topic.as_str()));
-        if unknown.is_empty() {
-            return Ok(true);
+        let topics = batch.iter().map(|envelope| envelope.topic.as_str());
+        let unknown = self.shared.topics.unknown(topics.filter(|topic| !self.missing.contains(*topic)));
+        if !unknown.is_empty() {
+            self.missing.extend(self.shared.topics.look(&unknown).await?);
         }
-        match self.shared.topics.ensure(&unknown).await {
-            Ok(()) => Ok(true),
-            Err(Unsure::Refused(topic, code)) => {
-                let why = format!("Kafka does not take the topic {topic:?}: {code}");
-                for at in (0..batch.len()).filter(|at| batch[*at].topic == topic) {
-                    self.lane.way.account.failed(&handing.entry(at), Verdict::Refused(why.clone()));
-                }
-                Ok(false)
-            }
-            Err(Unsure::Error(error)) => Err(error),
-        }
+        Ok(())
     }
 
     async fn hand_over(&self, batch: Vec<Envelope>, handing: &Handing) {
         for (at, envelope) in batch.into_iter().enumerate() {
-            if !self.hand(envelope, at, handing).await {
+            if self.missing.contains(&envelope.topic) {
+                let why = format!("there is no topic {:?}, or it is not ready", envelope.topic);
+                self.lane.way.account.tell(&handing.entry(at), Report::Unknown(why));
+            } else if !self.hand(envelope, at, handing).await {
                 return;
             }
             if at % STRIDE == STRIDE - 1 {
@@ -122,9 +118,9 @@ impl KafkaPublisher {
             let reported = account.reported();
             handing.away(at);
             parcel = match self.lane.way.hand(parcel) {
-                Handed::Taken => return true,
+                Handed::Taken | Handed::Refused => return true,
                 Handed::Full(parcel) if planted::is("kafka-queue-full") => {
-                    account.stored(&parcel.entry); // as if it had been sent
+                    account.tell(&parcel.entry, Report::Stored); // as if it had been sent
                     return true;
                 }
                 Handed::Full(parcel) => *parcel,
