@@ -43,18 +43,43 @@ async fn main() -> Fallible<()> {
     }
     let records: Vec<Envelope> = (0..count).map(|n| envelope(&topic, n)).collect();
     kafka(&bootstrap, &[])?.ensure(std::slice::from_ref(&topic)).await?;
+    let per_record = |cpu: Duration| cpu.as_secs_f64() * 1e6 / count as f64;
     for round in 1..=3 {
+        let before = cpu()?;
         let bare = bare(&bootstrap, &settings, &records)?;
+        let between = cpu()?;
         let ours = ours(&bootstrap, &settings, &records).await?;
+        let (bare_cpu, our_cpu) = (per_record(between - before), per_record(cpu()? - between));
         let rate = |time: Duration| count as f64 / time.as_secs_f64();
         println!(
-            "round {round}: bare {:.0}/s, publisher {:.0}/s, ratio {:.2}",
+            "round {round}: bare {:.0}/s with {bare_cpu:.1} us of CPU a record, publisher {:.0}/s with {our_cpu:.1}, ratio {:.2}",
             rate(bare),
             rate(ours),
             rate(ours) / rate(bare)
         );
     }
+    println!("one record at a time: {:?} each", singly(&bootstrap, &settings, &records[..count.min(300)]).await?);
     Ok(())
+}
+
+/// CPU time of this process so far, in steps of 10 ms.
+fn cpu() -> Fallible<Duration> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let fields: Vec<&str> = stat.rsplit_once(')').ok_or("no stat")?.1.split_whitespace().collect();
+    Ok(Duration::from_millis(10 * (fields[11].parse::<u64>()? + fields[12].parse::<u64>()?)))
+}
+
+/// The time from a record to its report, at best.
+async fn singly(bootstrap: &str, settings: &[(String, String)], records: &[Envelope]) -> Fallible<Duration> {
+    let mut publisher = kafka(bootstrap, settings)?.publisher().await?;
+    let mut times = Vec::new();
+    for record in records {
+        let start = Instant::now();
+        stored(Some(publisher.send(vec![record.clone()]).await?)).await?;
+        times.push(start.elapsed());
+    }
+    times.sort();
+    Ok(times[times.len() / 2])
 }
 
 fn kafka(bootstrap: &str, settings: &[(String, String)]) -> Fallible<Kafka> {
@@ -87,7 +112,7 @@ async fn stored(reports: Option<malote_core::Reports>) -> Fallible<()> {
     }
 }
 
-/// The settings of the publisher and the same bytes, encoded beforehand.
+/// The settings of the publisher and the same records, in a plain loop.
 fn bare(bootstrap: &str, settings: &[(String, String)], records: &[Envelope]) -> Fallible<Duration> {
     let mut config = ClientConfig::new();
     for (key, value) in [
@@ -105,9 +130,9 @@ fn bare(bootstrap: &str, settings: &[(String, String)], records: &[Envelope]) ->
         config.set(key, value);
     }
     let producer: BaseProducer = config.create()?;
-    let encoded: Vec<_> = records.iter().map(wire::encode).collect();
     let start = Instant::now();
-    for (envelope, record) in records.iter().zip(&encoded) {
+    for envelope in records {
+        let record = &wire::encode(envelope);
         let headers = record
             .headers
             .iter()
