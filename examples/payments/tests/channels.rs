@@ -11,11 +11,7 @@ use axum::{
 use payments::app::Name;
 use serde_json::Value;
 use std::sync::{Arc, Mutex};
-use support::{
-    Services,
-    books::{Book, Books},
-    until,
-};
+use support::{Services, Store, until};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
@@ -55,10 +51,10 @@ async fn webhook(answers: &[u16]) -> (Receiver, String) {
 #[tokio::test]
 async fn a_webhook_that_fails_for_a_while_is_called_again_under_the_same_key() {
     let (receiver, address) = webhook(&[503, 429, 500, 204]).await;
-    let services = Services::run(&Name::ALL, &[("MALOTE_WEBHOOK", &address)]).await;
+    let services = Services::run(Store::Files, &Name::ALL, &[("MALOTE_WEBHOOK", &address)]).await;
     let id = services.client.accepted(999_999_999, "carol", "bob").await;
     services.client.ended(&id).await;
-    let books = Books::files(services.folder.path()).await;
+    let books = services.books().await;
     books.quiet(1).await;
     books.check(1).await;
     let got = receiver.got();
@@ -71,10 +67,10 @@ async fn a_webhook_that_fails_for_a_while_is_called_again_under_the_same_key() {
 #[tokio::test]
 async fn a_webhook_that_refuses_is_not_called_again_and_the_notice_is_set_aside() {
     let (receiver, address) = webhook(&[400, 204]).await;
-    let services = Services::run(&Name::ALL, &[("MALOTE_WEBHOOK", &address)]).await;
+    let services = Services::run(Store::Files, &Name::ALL, &[("MALOTE_WEBHOOK", &address)]).await;
     services.client.accepted(999_999_999, "carol", "bob").await;
-    let book = Book::file(&services.path("notification.db")).await;
-    let reason = until("it is set aside", || async { book.texts("SELECT reason FROM malote_dead").await.pop() }).await;
+    let book = services.book(Name::Notification).await;
+    let reason = until("it is set aside", || async { book.texts("SELECT reason FROM malote.dead").await.pop() }).await;
     assert!(reason.contains("400") && !reason.contains(&address), "{reason}");
     // the next one goes out
     services.client.accepted(999_999_999, "carol", "bob").await;
@@ -122,10 +118,12 @@ async fn take_mail(stream: TcpStream, mails: Arc<Mutex<Vec<String>>>) -> std::io
 #[tokio::test]
 async fn a_mail_carries_the_key_as_its_message_id() {
     let (mails, address) = mail_server().await;
-    let services = Services::run(&Name::ALL, &[("MALOTE_SMTP", &address), ("MALOTE_MAIL_TO", "carol@localhost")]).await;
+    let services =
+        Services::run(Store::Files, &Name::ALL, &[("MALOTE_SMTP", &address), ("MALOTE_MAIL_TO", "carol@localhost")])
+            .await;
     let id = services.client.accepted(999_999_999, "carol", "bob").await;
     services.client.ended(&id).await;
-    let books = Books::files(services.folder.path()).await;
+    let books = services.books().await;
     books.quiet(1).await;
     books.check(1).await;
     let mails = mails.lock().expect("whole").clone();

@@ -1,7 +1,7 @@
 //! Looks into the services' databases by plain SQL, and checks what must hold when all is quiet.
 
 use super::until;
-use sqlx::{PgPool, SqlitePool, sqlite::SqliteConnectOptions};
+use sqlx::{AssertSqlSafe, PgPool, SqlitePool, sqlite::SqliteConnectOptions};
 use std::path::Path;
 
 /// A database to look into.
@@ -20,29 +20,48 @@ impl Book {
         Self::Postgres(PgPool::connect(url).await.expect("connects"))
     }
 
+    /// A query for this database. Malote's own tables are written `malote.x`; SQLite has no schemas.
+    fn sql(&self, sql: &str) -> AssertSqlSafe<String> {
+        AssertSqlSafe(match self {
+            Self::Sqlite(_) => sql.replace("malote.", "malote_"),
+            Self::Postgres(_) => sql.to_owned(),
+        })
+    }
+
     /// The one number that a query gives.
-    pub async fn number(&self, sql: &'static str) -> i64 {
+    pub async fn number(&self, sql: &str) -> i64 {
         let number = match self {
-            Self::Sqlite(pool) => sqlx::query_scalar(sql).fetch_one(pool).await,
-            Self::Postgres(pool) => sqlx::query_scalar(sql).fetch_one(pool).await,
+            Self::Sqlite(pool) => sqlx::query_scalar(self.sql(sql)).fetch_one(pool).await,
+            Self::Postgres(pool) => sqlx::query_scalar(self.sql(sql)).fetch_one(pool).await,
         };
         number.unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
     /// A text column.
-    pub async fn texts(&self, sql: &'static str) -> Vec<String> {
+    pub async fn texts(&self, sql: &str) -> Vec<String> {
         let texts = match self {
-            Self::Sqlite(pool) => sqlx::query_scalar(sql).fetch_all(pool).await,
-            Self::Postgres(pool) => sqlx::query_scalar(sql).fetch_all(pool).await,
+            Self::Sqlite(pool) => sqlx::query_scalar(self.sql(sql)).fetch_all(pool).await,
+            Self::Postgres(pool) => sqlx::query_scalar(self.sql(sql)).fetch_all(pool).await,
         };
         texts.unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
+    /// What the service has said about a payment, in order: types and payloads.
+    pub async fn said(&self, payment: &str) -> Vec<(String, String)> {
+        const SQL: &str = "SELECT type, payload FROM malote.outbox WHERE key = $1 ORDER BY seq";
+        let said: Result<Vec<(String, Vec<u8>)>, _> = match self {
+            Self::Sqlite(pool) => sqlx::query_as(self.sql(SQL)).bind(payment).fetch_all(pool).await,
+            Self::Postgres(pool) => sqlx::query_as(self.sql(SQL)).bind(payment).fetch_all(pool).await,
+        };
+        let said = said.unwrap_or_else(|error| panic!("{SQL}: {error}")).into_iter();
+        said.map(|(kind, payload)| (kind, String::from_utf8(payload).expect("JSON"))).collect()
+    }
+
     /// Runs a statement.
-    pub async fn run(&self, sql: &'static str) -> Result<u64, sqlx::Error> {
+    pub async fn run(&self, sql: &str) -> Result<u64, sqlx::Error> {
         match self {
-            Self::Sqlite(pool) => sqlx::query(sql).execute(pool).await.map(|done| done.rows_affected()),
-            Self::Postgres(pool) => sqlx::query(sql).execute(pool).await.map(|done| done.rows_affected()),
+            Self::Sqlite(pool) => sqlx::query(self.sql(sql)).execute(pool).await.map(|done| done.rows_affected()),
+            Self::Postgres(pool) => sqlx::query(self.sql(sql)).execute(pool).await.map(|done| done.rows_affected()),
         }
     }
 }

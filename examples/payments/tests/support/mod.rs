@@ -6,8 +6,10 @@ pub mod books;
 pub mod client;
 pub mod program;
 
+use books::{Book, Books};
 use client::Client;
 use malote::{Event, Outbox, Runtime, Service, sqlite};
+use malote_testkit::servers;
 use payments::{
     app::{App, Name},
     config::Config,
@@ -44,33 +46,85 @@ pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut ask: impl F
     }
 }
 
-/// Services in this process, on a folder of their own, with SQLite and the embedded log.
+/// Where services keep their state.
+#[derive(Clone, Debug)]
+pub enum Store {
+    /// In SQLite files, in their folder.
+    Files,
+    /// In PostgreSQL databases of their own, by a URL in which `{service}` stands for the service.
+    Postgres(String),
+}
+
+impl Store {
+    /// Both stores, as far as they are there.
+    pub fn both() -> Vec<Self> {
+        [Some(Self::Files), Self::postgres()].into_iter().flatten().collect()
+    }
+
+    /// Four new databases, or nothing after a `malote-skip:` line.
+    fn postgres() -> Option<Self> {
+        let (server, ending) = (servers::postgres()?, servers::unique("payments"));
+        for name in Name::ALL {
+            server.create_database(&format!("{}_{ending}", name.as_str())).expect("a database");
+        }
+        Some(Self::Postgres(server.url(&format!("{{service}}_{ending}"))))
+    }
+
+    fn setting(&self) -> Option<String> {
+        match self {
+            Self::Files => None,
+            Self::Postgres(url) => Some(url.clone()),
+        }
+    }
+}
+
+/// Services in this process, on a folder of their own, with the embedded log.
 pub struct Services {
     pub client: Client,
     pub folder: TempDir,
+    store: Store,
     stop: CancellationToken,
     running: JoinHandle<()>,
 }
 
 impl Services {
     /// Runs some of the services; `settings` are as in the environment.
-    pub async fn run(names: &[Name], settings: &[(&str, &str)]) -> Self {
+    pub async fn run(store: Store, names: &[Name], settings: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let data = folder.path().to_str().expect("a plain path").to_owned();
         let config = Config::read(&|name| match name {
             "MALOTE_DATA" => Some(data.clone()),
             "MALOTE_HTTP" => Some("127.0.0.1:0".into()),
+            "MALOTE_STORE" => store.setting(),
             other => settings.iter().find(|(key, _)| *key == other).map(|(_, value)| (*value).to_owned()),
         });
         let stop = CancellationToken::new();
         let app = App::open(names, &config.expect("good settings"), &stop).await.expect("opens").expect("not stopped");
         let client = Client::new(&app.address().expect("an address").to_string());
         let running = tokio::spawn(async move { app.run().await.expect("runs") });
-        Self { client, folder, stop, running }
+        Self { client, folder, store, stop, running }
     }
 
     pub fn path(&self, file: &str) -> std::path::PathBuf {
         self.folder.path().join(file)
+    }
+
+    /// A look into one service's database.
+    pub async fn book(&self, name: Name) -> Book {
+        match &self.store {
+            Store::Files => Book::file(&self.path(&format!("{}.db", name.as_str()))).await,
+            Store::Postgres(url) => Book::url(&url.replace("{service}", name.as_str())).await,
+        }
+    }
+
+    /// A look into all four.
+    pub async fn books(&self) -> Books {
+        Books {
+            payment: self.book(Name::Payment).await,
+            fraud: self.book(Name::Fraud).await,
+            ledger: self.book(Name::Ledger).await,
+            notification: self.book(Name::Notification).await,
+        }
     }
 
     /// A service of the test's own on the same log: what it says, the others hear.
@@ -79,10 +133,9 @@ impl Services {
     }
 
     /// Stops in good order.
-    pub async fn stop(self) -> TempDir {
+    pub async fn stop(self) {
         self.stop.cancel();
         self.running.await.expect("ends well");
-        self.folder
     }
 }
 
