@@ -46,17 +46,6 @@ impl Book {
         texts.unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
-    /// What the service has said about a payment, in order: types and payloads.
-    pub async fn said(&self, payment: &str) -> Vec<(String, String)> {
-        const SQL: &str = "SELECT type, payload FROM malote.outbox WHERE key = $1 ORDER BY seq";
-        let said: Result<Vec<(String, Vec<u8>)>, _> = match self {
-            Self::Sqlite(pool) => sqlx::query_as(self.sql(SQL)).bind(payment).fetch_all(pool).await,
-            Self::Postgres(pool) => sqlx::query_as(self.sql(SQL)).bind(payment).fetch_all(pool).await,
-        };
-        let said = said.unwrap_or_else(|error| panic!("{SQL}: {error}")).into_iter();
-        said.map(|(kind, payload)| (kind, String::from_utf8(payload).expect("JSON"))).collect()
-    }
-
     /// Runs a statement.
     pub async fn run(&self, sql: &str) -> Result<u64, sqlx::Error> {
         match self {

@@ -8,7 +8,7 @@ pub mod program;
 
 use books::{Book, Books};
 use client::Client;
-use malote::{Event, Outbox, Runtime, Service, sqlite};
+use malote::{Event, Outbox, Runtime, Service, Transport, sqlite};
 use malote_testkit::servers;
 use payments::{
     app::{App, Name},
@@ -130,6 +130,27 @@ impl Services {
     /// A service of the test's own on the same log: what it says, the others hear.
     pub async fn stranger(&self) -> Stranger {
         Stranger::on(self.folder.path()).await
+    }
+
+    /// What was said about a payment on a topic, as it went over the log, once there is something.
+    pub async fn heard(&self, topic: &str, payment: &str) -> String {
+        let log = sqlite::Embedded::open(self.path("log.db")).await.expect("opens");
+        let topics = [topic.to_owned()];
+        log.ensure(&topics).await.expect("is there");
+        // a group of its own starts at the oldest record
+        let mut ear = log.subscribe(&uuid::Uuid::now_v7().to_string(), &topics).await.expect("joins");
+        let listening = async {
+            loop {
+                let deliveries = ear.next(100).await.expect("readable");
+                let mut records = deliveries.into_iter().map(|delivery| delivery.record);
+                if let Some(found) = records.find(|record| record.key.as_deref() == Some(payment.as_bytes())) {
+                    return String::from_utf8(found.payload.expect("a payload").to_vec()).expect("JSON");
+                }
+            }
+        };
+        let heard = tokio::time::timeout(patience(), listening).await;
+        ear.close().await;
+        heard.unwrap_or_else(|_| panic!("in vain: {topic} about {payment}"))
     }
 
     /// Stops in good order.
