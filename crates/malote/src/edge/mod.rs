@@ -45,6 +45,7 @@
 mod answer;
 mod attempt;
 mod buffer;
+mod claims;
 mod idempotency;
 mod json;
 mod key;

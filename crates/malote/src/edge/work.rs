@@ -15,22 +15,20 @@ use super::{
     Idempotency, Problem,
     answer::{Whole, replay},
     attempt::{Claimed, Stage, Ticket, lost, unknown},
-    problem::{Fault, chain},
+    problem::Fault,
 };
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
 use http::StatusCode;
-use malote_core::{Claim, IdempotencyStore, RequestKey, StoreError, planted, retry::Backoff};
+use malote_core::{Claim, IdempotencyStore, RequestKey, planted};
 use std::{future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use uuid::Uuid;
-
-/// How often a claim is tried that met another transaction.
-const TRIES: u32 = 5;
 
 /// How long a client is told to wait for the first request to end.
 const RUNNING: Duration = Duration::from_secs(1);
 
 /// A request that may have been made before.
+#[derive(Clone)]
 pub(super) struct Work<S> {
     pub(super) edge: Arc<Idempotency<S>>,
     pub(super) request: RequestKey,
@@ -63,26 +61,7 @@ impl<S: IdempotencyStore> Work<S> {
                 replay(answer)
             }
             Ok(Claim::Won) => self.won(owner, handler).await,
-            Err(error) => {
-                tracing::error!(error = chain(&error), "a request could not be claimed");
-                // it may be ours all the same, if only the answer was lost
-                self.free(owner).await;
-                Problem::of_class(error.class).into_response()
-            }
-        }
-    }
-
-    async fn claim(&self, owner: Uuid) -> Result<Claim, StoreError> {
-        let store = self.edge.outbox.store();
-        let mut attempt = 1;
-        loop {
-            match store.claim(&self.request, &self.fingerprint, owner, self.edge.limits.lease).await {
-                Err(error) if error.class == malote_core::Class::Conflict && attempt < TRIES => {
-                    tokio::time::sleep(Backoff::default().wait(attempt, fastrand::f64())).await;
-                    attempt += 1;
-                }
-                outcome => return outcome,
-            }
+            Err(problem) => problem.into_response(),
         }
     }
 
@@ -96,7 +75,7 @@ impl<S: IdempotencyStore> Work<S> {
         match claimed.close().await {
             Stage::Committed(whole) => self.done(whole),
             Stage::Lost => lost().into_response(),
-            Stage::Unknown => self.look_up(owner, unknown().into_response()).await,
+            Stage::Unknown => self.looked_up(owner, unknown().into_response()).await,
             Stage::Failed(class) => {
                 self.release(owner).await;
                 Problem::of_class(class).into_response()
@@ -147,14 +126,17 @@ impl<S: IdempotencyStore> Work<S> {
                 return problem.into_response();
             }
         };
-        let stage = match self.edge.outbox.begin().await {
-            Ok(tx) => claimed.finish(tx, whole.clone()).await,
-            Err(error) => Stage::Failed(error.class),
+        let keeping = async {
+            match self.edge.outbox.begin().await {
+                Ok(tx) => claimed.finish(tx, whole.clone()).await,
+                Err(error) => Stage::Failed(error.class),
+            }
         };
+        let stage = tokio::time::timeout(self.edge.limits.work_time, keeping).await.unwrap_or(Stage::Unknown);
         match stage {
             Stage::Committed(whole) => self.done(whole),
             Stage::Lost => lost().into_response(),
-            Stage::Unknown => self.look_up(claimed.owner, whole.into_response()).await,
+            Stage::Unknown => self.looked_up(claimed.owner, whole.into_response()).await,
             // nothing has happened, so the refusal is true whether or not it is kept
             _ => {
                 self.release(claimed.owner).await;
@@ -182,73 +164,19 @@ impl<S: IdempotencyStore> Work<S> {
         }
     }
 
+    /// The answer to a request whose commit's own answer was lost; `nothing` if it took no effect.
+    async fn looked_up(&self, owner: Uuid, nothing: Response) -> Response {
+        match self.look_up(owner).await {
+            Some(Claim::Done(answer)) => self.done(answer.into()),
+            Some(Claim::Won) => nothing,
+            Some(Claim::Running(_) | Claim::Mismatch) => lost().into_response(),
+            None => unknown().into_response(),
+        }
+    }
+
     fn done(&self, whole: Whole) -> Response {
         self.keep_copy(&whole.to_answer());
         whole.into_response()
-    }
-
-    /// Finds out what became of a commit whose own answer was lost; `nothing` is the answer if it
-    /// took no effect.
-    ///
-    /// A commit that is still on its way holds the claim's row, and the release waits for it. So
-    /// the release decides: it frees the key, and the commit can take no effect any more, or finds
-    /// that there is nothing to free, and the answer is there.
-    async fn look_up(&self, owner: Uuid, nothing: Response) -> Response {
-        let found = tokio::time::timeout(self.edge.limits.work_time, async {
-            let mut attempt = 1;
-            loop {
-                match self.decided(owner).await {
-                    Ok(found) => return found,
-                    Err(error) => tracing::warn!(error = chain(&error), "an unknown commit could not be looked up yet"),
-                }
-                tokio::time::sleep(Backoff::default().wait(attempt, fastrand::f64())).await;
-                attempt += 1;
-            }
-        });
-        if planted::is("edge-unknown") {
-            self.release(owner).await;
-            return nothing;
-        }
-        match found.await {
-            Ok(Claim::Done(answer)) => self.done(answer.into()),
-            Ok(Claim::Won) => nothing,
-            Ok(Claim::Running(_) | Claim::Mismatch) => lost().into_response(),
-            Err(_) => unknown().into_response(),
-        }
-    }
-
-    /// `Won` when the commit took no effect; the key is free then.
-    async fn decided(&self, owner: Uuid) -> Result<Claim, StoreError> {
-        let store = self.edge.outbox.store();
-        if store.release(&self.request, owner).await? {
-            return Ok(Claim::Won);
-        }
-        let asking = Uuid::now_v7();
-        let found = store.claim(&self.request, &self.fingerprint, asking, self.edge.limits.lease).await?;
-        if found == Claim::Won {
-            store.release(&self.request, asking).await?;
-        }
-        Ok(found)
-    }
-
-    /// Frees a claim that came to nothing. That there is none to free is a fault: it was taken under
-    /// another name, or the lease was too short.
-    async fn release(&self, owner: Uuid) {
-        if !self.free(owner).await {
-            tracing::error!(scope = self.request.scope, "a claim could not be released: it ends with its lease");
-        }
-    }
-
-    async fn free(&self, owner: Uuid) -> bool {
-        let mut request = self.request.clone();
-        if planted::is("edge-release") {
-            request.key.push('\'');
-        }
-        let freed = self.edge.outbox.store().release(&request, owner).await;
-        freed.unwrap_or_else(|error| {
-            tracing::warn!(error = chain(&error), "a claim could not be released");
-            false
-        })
     }
 
     #[cfg(feature = "redis")]

@@ -7,6 +7,7 @@ mod bench;
 mod abandoned;
 mod bodies;
 mod cases;
+mod desk;
 mod headers;
 mod proxy;
 mod redis_away;

@@ -10,6 +10,7 @@ use std::{
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
+    sync::watch,
 };
 
 /// When the wire breaks, once; it is whole at 0.
@@ -25,6 +26,8 @@ pub enum Break {
 #[derive(Clone)]
 pub struct Proxy {
     pub address: SocketAddr,
+    /// While it is true nothing is carried over.
+    pub stalled: watch::Sender<bool>,
     breaks: Arc<AtomicU8>,
 }
 
@@ -32,11 +35,12 @@ impl Proxy {
     /// A wire to `server`, such as `127.0.0.1:5432`.
     pub async fn to(server: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let proxy = Self { address: listener.local_addr().unwrap(), breaks: Arc::default() };
-        let breaks = proxy.breaks.clone();
+        let address = listener.local_addr().unwrap();
+        let proxy = Self { address, stalled: watch::Sender::new(false), breaks: Arc::default() };
+        let (stalled, breaks) = (proxy.stalled.clone(), proxy.breaks.clone());
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(carry(client, server.clone(), breaks.clone()));
+                tokio::spawn(carry(client, server.clone(), stalled.subscribe(), breaks.clone()));
             }
         });
         proxy
@@ -47,7 +51,7 @@ impl Proxy {
     }
 }
 
-async fn carry(client: TcpStream, server: String, breaks: Arc<AtomicU8>) {
+async fn carry(client: TcpStream, server: String, mut stalled: watch::Receiver<bool>, breaks: Arc<AtomicU8>) {
     let Ok(server) = TcpStream::connect(server).await else { return };
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
@@ -56,6 +60,9 @@ async fn carry(client: TcpStream, server: String, breaks: Arc<AtomicU8>) {
         tokio::select! {
             read = from_client.read(&mut asked) => {
                 let Ok(length @ 1..) = read else { return };
+                if stalled.wait_for(|stalled| !stalled).await.is_err() {
+                    return;
+                }
                 let message = &asked[..length];
                 let commits = message.windows(6).any(|text| text == b"COMMIT");
                 let breaking = if commits { breaks.swap(0, Ordering::SeqCst) } else { 0 };
