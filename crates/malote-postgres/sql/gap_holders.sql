@@ -7,7 +7,9 @@ SELECT CASE WHEN l.pid IS NOT NULL
        END AS holder
   FROM pg_locks l
   LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-  LEFT JOIN pg_prepared_xacts p ON l.virtualtransaction = '-1/' || p.transaction::text
+  LEFT JOIN pg_locks id ON l.pid IS NULL AND id.pid IS NULL AND id.virtualtransaction = l.virtualtransaction
+                       AND id.locktype = 'transactionid' AND id.mode = 'ExclusiveLock'
+  LEFT JOIN pg_prepared_xacts p ON p.transaction = id.transactionid
  WHERE l.relation = 'malote.outbox'::regclass AND l.locktype = 'relation' AND l.mode = 'RowExclusiveLock' AND l.granted
    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
  ORDER BY coalesce(a.xact_start, p.prepared)

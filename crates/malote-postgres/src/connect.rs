@@ -65,7 +65,8 @@ impl Builder {
         self
     }
 
-    /// At most so many connections, 10 by default; one more listens for the wake-up.
+    /// At most so many connections, 10 by default. Beside these the relay has up to two of its own, and
+    /// one listens for the wake-up.
     #[must_use]
     pub fn connections(mut self, most: u32) -> Self {
         self.connections = most.max(1);
@@ -79,16 +80,19 @@ impl Builder {
         self
     }
 
-    /// Says that a pooler in transaction mode (PgBouncer) stands between: statements are not prepared
-    /// under a name, each verb runs in a transaction of its own, and there is no `LISTEN`, so the
-    /// relay relies on its polling when the writer is another process. Slower; off by default.
+    /// Says that a pooler in transaction mode (PgBouncer) stands between. Then each verb runs in a
+    /// transaction of its own, which forgets the prepared statements of whoever had the server
+    /// connection before; and there is no `LISTEN`, so the relay relies on its polling when the writer
+    /// is another process. A service's own statements work inside a `Tx`; on [`Postgres::pool`] only
+    /// those without arguments do. Slower; off by default.
     #[must_use]
     pub fn behind_pooler(mut self, is: bool) -> Self {
         self.behind_pooler = is;
         self
     }
 
-    /// Positions per partition of the outbox; 250,000 by default. Rows leave a partition at a time.
+    /// Positions per partition of the outbox; 250,000 by default. Rows leave a partition at a time. It
+    /// should be more than a service writes in a few seconds.
     #[must_use]
     pub fn partition_rows(mut self, rows: i64) -> Self {
         self.partition_rows = rows.max(1);
@@ -106,9 +110,11 @@ impl Builder {
         let options = self.options().map_err(|e| e.while_doing(doing))?;
         let trust = Arc::new(Trust::default());
         let pool = self.pool(&options, &trust);
+        let relay = self.relay_pool(&options, &trust);
         self.check(&pool, &options).await.map_err(|e| e.while_doing(doing))?;
         Ok(Postgres::new(Inner {
             pool,
+            relay,
             sql: Statements::new(&schema),
             wake: Wake::new(&schema, (!self.behind_pooler).then_some(options)),
             schema,
@@ -142,6 +148,23 @@ impl Builder {
                 Box::pin(async move { if trusted { clean(connection).await.map(|()| true) } else { Ok(false) } })
             })
             .connect_lazy_with(options.clone())
+    }
+
+    /// The relay's own connections: it must get on while the handlers use all others. Nothing but its
+    /// few statements runs on them, so they need no check when they return, and the planner can be told
+    /// what it cannot know: a partition that is empty now will be large when the same plan is used again.
+    fn relay_pool(&self, options: &PgConnectOptions, trust: &Arc<Trust>) -> PgPool {
+        let before = trust.clone();
+        let options = options.clone().options([("enable_seqscan", "off"), ("enable_bitmapscan", "off")]);
+        PgPoolOptions::new()
+            .max_connections(2)
+            .acquire_timeout(self.patience)
+            .test_before_acquire(false)
+            .before_acquire(move |_, is| {
+                let trusted = before.covers(is.age);
+                Box::pin(async move { Ok(trusted) })
+            })
+            .connect_lazy_with(options)
     }
 
     async fn check(&self, pool: &PgPool, options: &PgConnectOptions) -> Result<(), Problem> {

@@ -60,6 +60,12 @@ pub enum Problem {
     /// What was to be said could never be delivered.
     #[error(transparent)]
     Unfit(#[from] Unfit),
+    /// A table of somebody else's that is not as it was described.
+    #[error("there is no table {0:?} with all of the columns in the settings")]
+    Table(String),
+    /// A payload column of a type that is not known.
+    #[error("the payload is of type {0}; json, jsonb, text, character varying or bytea are needed")]
+    Payload(String),
     /// The database's own error.
     #[error(transparent)]
     Database(sqlx::Error),
@@ -79,9 +85,14 @@ impl Problem {
     fn class(&self) -> Class {
         match self {
             Self::Statements(error) | Self::Aborted(error) | Self::Database(error) => class_of(error),
-            Self::Url | Self::Name { .. } | Self::Old(_) | Self::Pooler | Self::Unended | Self::Unfit(_) => {
-                Class::Final
-            }
+            Self::Url
+            | Self::Name { .. }
+            | Self::Old(_)
+            | Self::Pooler
+            | Self::Unended
+            | Self::Table(_)
+            | Self::Payload(_)
+            | Self::Unfit(_) => Class::Final,
         }
     }
 

@@ -24,21 +24,26 @@
 //! # }
 //! ```
 
+mod adopted;
 mod attributes;
 mod connect;
 mod dead;
 mod error;
 mod idempotency;
 mod inbox;
+mod keeper;
 mod migrate;
 mod name;
 mod outbox;
+#[cfg(feature = "planted")]
+mod planted;
 mod relay;
 mod sql;
 mod store;
 mod tx;
 mod wake;
 
+pub use adopted::{Adopted, Layout, Mark, Topic};
 pub use connect::Builder;
 pub use error::Problem;
 pub use store::Postgres;

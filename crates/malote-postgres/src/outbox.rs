@@ -26,23 +26,32 @@ impl Inner {
             .bind(all().map(|e| e.key.as_str()).collect::<Vec<_>>())
             .bind(headers)
             .bind(all().map(|e| e.payload.as_ref()).collect::<Vec<_>>())
-            .execute(connection)
+            .execute(&mut *connection)
             .await
-            .map(drop)
-            .map_err(|error| self.failed(doing(), error))
+            .map_err(|error| self.failed(doing(), error))?;
+        #[cfg(feature = "planted")]
+        crate::planted::tell(connection, envelopes).await.map_err(|error| self.failed(doing(), error))?;
+        Ok(())
     }
 
     pub(crate) async fn read(&self, window: &Window) -> Result<Read, StoreError> {
-        self.show(window).await.map_err(|error| self.failed("reading the outbox", error))
+        let read = async {
+            #[cfg(feature = "planted")]
+            if let Some(read) = self.misread(window).await? {
+                return Ok(read);
+            }
+            let mut session = self.relay_session().await?;
+            let read = self.show(&mut session, window).await?;
+            session.done().await.map(|()| read)
+        };
+        read.await.map_err(|error| self.failed("reading the outbox", error))
     }
 
-    async fn show(&self, window: &Window) -> Result<Read, sqlx::Error> {
+    pub(crate) async fn show(&self, connection: &mut PgConnection, window: &Window) -> Result<Read, sqlx::Error> {
         let (first, last) = bounds(&window.gaps);
         let limit = i64::try_from(window.limit).unwrap_or(i64::MAX);
-        let mut session = self.session().await?;
         let query = self.sql.read.query().bind(window.high).bind(first).bind(last).bind(limit);
-        let shown = query.fetch_all(&mut *session).await?;
-        session.done().await?;
+        let shown = query.fetch_all(connection).await?;
         let ended_below = shown.first().map_or(Ok(0), |row| row.try_get::<i64, _>(0))?.cast_unsigned();
         let rows: Result<Vec<Row>, _> = shown.iter().filter_map(|row| decode(row).transpose()).collect();
         Ok(Read { ended_below, rows: rows? })

@@ -18,7 +18,7 @@ impl Inner {
 
     async fn ask_lease(&self, name: &str, who: Incarnation, lasts: Duration) -> Result<Taken, sqlx::Error> {
         loop {
-            let mut session = self.session().await?;
+            let mut session = self.relay_session().await?;
             let ask = self.sql.take_lease.query().bind(name).bind(who.0).bind(micros(lasts));
             if let Some(row) = ask.fetch_optional(&mut *session).await? {
                 session.done().await?;
@@ -32,7 +32,7 @@ impl Inner {
     pub(crate) async fn release_lease(&self, lease: &Lease) -> Result<(), StoreError> {
         self.wake.leads(None);
         let release = async {
-            let mut session = self.session().await?;
+            let mut session = self.relay_session().await?;
             let query = self.sql.release_lease.query().bind(&lease.name).bind(lease.who.0).bind(lease.epoch);
             query.execute(&mut *session).await?;
             session.done().await
@@ -49,20 +49,25 @@ impl Inner {
 
     async fn store_cursor(&self, lease: &Lease, cursor: &Cursor, lasts: Duration) -> Result<Saved, sqlx::Error> {
         let (first, last) = bounds(&cursor.gaps);
-        let mut session = self.session().await?;
+        let mut session = self.relay_session().await?;
         let query = self.sql.save.query().bind(&lease.name).bind(lease.who.0).bind(lease.epoch);
         let query = query.bind(cursor.high).bind(first).bind(last).bind(micros(lasts));
         let kept = query.fetch_optional(&mut *session).await?;
         session.done().await?;
         Ok(match kept {
-            Some(row) => Saved::Kept { bound: row.try_get::<i64, _>("bound")?.cast_unsigned() },
+            Some(row) => {
+                let bound = row.try_get::<i64, _>("bound")?.cast_unsigned();
+                #[cfg(feature = "planted")]
+                let bound = crate::planted::bound(bound);
+                Saved::Kept { bound }
+            }
             None => Saved::Fenced,
         })
     }
 
     pub(crate) async fn gap_holders(&self) -> Result<Vec<String>, StoreError> {
         let ask = async {
-            let mut session = self.session().await?;
+            let mut session = self.relay_session().await?;
             let rows = self.sql.gap_holders.query().fetch_all(&mut *session).await?;
             session.done().await?;
             rows.iter().map(|row| row.try_get("holder")).collect::<Result<Vec<String>, sqlx::Error>>()

@@ -13,8 +13,28 @@ impl Statement {
     /// The schema's name is checked and quoted, so the text stays safe.
     pub(crate) fn new(text: &str, schema: &Name) -> Self {
         let lines = text.lines().filter(|line| !line.starts_with("--"));
-        let body: Vec<&str> = lines.collect();
-        Self(body.join("\n").replace("malote.", &format!("{}.", schema.quoted())).into())
+        let body = lines.collect::<Vec<&str>>().join("\n");
+        #[cfg(feature = "planted")]
+        let body = crate::planted::text(body);
+        Self(body.replace("malote.", &format!("{}.", schema.quoted())).into())
+    }
+
+    /// A statement on a table of somebody else's: names, checked and quoted, stand where braces are.
+    pub(crate) fn of(text: &str, words: &[(&str, String)]) -> Self {
+        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("--")).collect();
+        let fill = |text: String, (word, by): &(&str, String)| text.replace(&format!("{{{word}}}"), by);
+        Self(words.iter().fold(lines.join("\n"), fill).into())
+    }
+
+    /// With words put in: of our own making, numbers and names of tables that were read from the catalogue.
+    pub(crate) fn with(&self, words: &[(&str, &str)]) -> Self {
+        let text = words.iter().fold(self.0.to_string(), |text, (word, by)| text.replace(word, by));
+        Self(text.into())
+    }
+
+    /// For a statement without arguments, or several in one message.
+    pub(crate) fn text(&self) -> AssertSqlSafe<Arc<str>> {
+        AssertSqlSafe(self.0.clone())
     }
 
     pub(crate) fn query(&self) -> Query<'_, Postgres, PgArguments> {
@@ -40,13 +60,23 @@ statements!(
     admit,
     append,
     claim,
+    days_ahead,
+    drop_partitions,
+    empty_partition,
     finish,
     forget,
     gap_holders,
+    keeper_limits,
+    keeper_lock,
+    last_position,
+    make_inbox_partition,
+    make_outbox_partition,
     make_relay,
+    partitions,
     read,
     release,
     release_lease,
+    remove_published,
     save,
     seen,
     set_aside,

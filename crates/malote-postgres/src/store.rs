@@ -2,7 +2,7 @@
 
 use crate::{Builder, Problem, Tx, connect::Trust, error, name::Name, sql::Statements, wake::Wake};
 use malote_core::{
-    Admission, Class, Dead, Incarnation, Lease, Read, Saved, Sealer, Store, StoreError, Taken,
+    Admission, Class, Dead, Incarnation, Lease, Read, Saved, Sealer, Store, StoreError, Taken, planted,
     relay::{Cursor, Window},
 };
 use sqlx::{PgConnection, PgPool, Postgres as Db, pool::PoolConnection};
@@ -22,6 +22,8 @@ pub struct Postgres {
 /// What the clones share.
 pub(crate) struct Inner {
     pub(crate) pool: PgPool,
+    /// The relay's own connections.
+    pub(crate) relay: PgPool,
     pub(crate) sql: Statements,
     pub(crate) schema: Name,
     pub(crate) wake: Wake,
@@ -75,15 +77,31 @@ impl Inner {
         Problem::from(error).while_doing(doing)
     }
 
+    /// A transaction on a connection of the pool.
+    pub(crate) async fn begin(&self) -> Result<sqlx::Transaction<'static, Db>, sqlx::Error> {
+        // Read committed, whatever the database's default is: `admit` and the lanes reason about it.
+        if !self.behind_pooler || planted::is("statements-of-others") {
+            return self.pool.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED").await;
+        }
+        // The driver names its statements, and whoever had this server connection before did so, too.
+        self.pool.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED; DEALLOCATE ALL").await
+    }
+
     /// A connection for one verb that is no part of a transaction.
     pub(crate) async fn session(&self) -> Result<Session, sqlx::Error> {
-        // Without named statements, preparing and running are two messages, and a pooler in
-        // transaction mode keeps them together only inside a transaction.
+        // Preparing and running are two messages, which a pooler keeps together in a transaction only.
         if self.behind_pooler {
-            Ok(Session::Within(self.pool.begin().await?))
-        } else {
-            Ok(Session::Plain(self.pool.acquire().await?))
+            return Ok(Session::Within(self.begin().await?));
         }
+        Ok(Session::Plain(self.pool.acquire().await?))
+    }
+
+    /// A connection for one verb of the relay.
+    pub(crate) async fn relay_session(&self) -> Result<Session, sqlx::Error> {
+        if self.behind_pooler {
+            return self.session().await;
+        }
+        Ok(Session::Plain(self.relay.acquire().await?))
     }
 }
 
@@ -167,8 +185,8 @@ impl Store for Postgres {
         self.inner.wake.woken().await;
     }
 
-    async fn upkeep(&self, _cursor: &Cursor) -> Result<String, StoreError> {
-        Ok(String::new())
+    async fn upkeep(&self, cursor: &Cursor) -> Result<String, StoreError> {
+        self.inner.upkeep(cursor).await
     }
 
     async fn gap_holders(&self) -> Result<Vec<String>, StoreError> {

@@ -36,12 +36,12 @@ pub struct Tx {
 
 impl Tx {
     pub(crate) async fn begin(inner: Arc<Inner>, sealer: Sealer) -> Result<Self, StoreError> {
-        let open = match begin(&inner).await {
+        let open = match inner.begin().await {
             // The pool does not test connections before use. Nothing has been done yet, so when this
             // one turns out to be dead the next, which is a fresh one, may do it.
             Err(error) if matches!(error, sqlx::Error::Io(_) | sqlx::Error::Database(_)) => {
                 inner.trust.learn(&error);
-                begin(&inner).await
+                inner.begin().await
             }
             begun => begun,
         };
@@ -132,11 +132,6 @@ impl Tx {
     pub fn sealer(&mut self) -> &mut Sealer {
         &mut self.sealer
     }
-}
-
-async fn begin(inner: &Inner) -> Result<sqlx::Transaction<'static, Db>, sqlx::Error> {
-    // Whatever the database's default is: `admit` and the lanes reason about read committed.
-    inner.pool.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED").await
 }
 
 impl Transaction for Tx {

@@ -2,5 +2,6 @@
 
 pub mod conformance;
 pub mod faults;
+pub mod proxy;
 pub mod servers;
 pub mod soak;

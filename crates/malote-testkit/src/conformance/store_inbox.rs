@@ -43,7 +43,7 @@ pub async fn what_is_rolled_back_was_not_admitted<S: Store>(store: S) {
 
 /// Batches that hold the same events in different orders wait for each other in one direction.
 pub async fn batches_in_any_order_do_not_deadlock<S: Store>(store: S) {
-    let events: Vec<Admission> = (0..40).map(|n| event(n % 2)).collect();
+    let events: Vec<Admission> = (0..1_500).map(|n| event(n % 2)).collect();
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..8 {
         let (store, mut events) = (store.clone(), events.clone());

@@ -73,7 +73,8 @@ pub async fn ac_001_a_lease_has_one_holder_and_fences_the_last<S: Store>(store: 
 /// A process that comes back under the same name is another, and waits like any other.
 pub async fn ac_006_the_same_name_is_another_incarnation<S: Store>(store: S) {
     commit(&store, &["a"]).await;
-    let (before, _) = take(&store, somebody(), SHORT).await.unwrap();
+    let (before, _) = take(&store, somebody(), LONG).await.unwrap();
+    assert!(take(&store, somebody(), LONG).await.is_none(), "the lease is the incarnation's, not the name's");
     store.save(&before, &cursor(1, &[]), SHORT).await.unwrap();
     let (after, stored) = await_lease(&store, somebody(), LONG).await;
     assert_ne!(after.who, before.who);

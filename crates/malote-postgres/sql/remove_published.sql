@@ -1,0 +1,4 @@
+-- Removes up to $2 published rows (at or below $1) that went to the DEFAULT partition because theirs was
+-- not made in time.
+DELETE FROM malote.outbox_rest
+ WHERE seq IN (SELECT seq FROM malote.outbox_rest WHERE seq <= $1 ORDER BY seq LIMIT $2)

@@ -1,0 +1,97 @@
+//! Statements with one protection taken out, for the tests that prove it; see [`malote_core::planted`].
+//! Without the feature this changes nothing and costs nothing.
+
+use crate::store::Inner;
+use malote_core::{
+    Envelope, Read, Row, planted,
+    relay::{Ranges, Window},
+};
+use sqlx::{PgConnection, Row as _};
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// A statement's text, with a protection out where a switch says so.
+pub(crate) fn text(text: String) -> String {
+    let without =
+        |is: bool, text: String, protection: &str, hole: &str| if is { text.replace(protection, hole) } else { text };
+    let held = " AND incarnation = $2 AND epoch = $3";
+    let text = without(planted::is("old-epoch-saves"), text, held, " AND $2 IS NOT NULL AND $3 IS NOT NULL");
+    let owned = "(incarnation = $2 OR expires_at <= malote.clock())";
+    let text = without(planted::is("lease-by-name"), text, owned, "($2 IS NOT NULL)");
+    let claimed = "'1 microsecond')\n    ON CONFLICT DO NOTHING";
+    let overwritten = "'1 microsecond')\n    ON CONFLICT (request) DO UPDATE SET owner = excluded.owner";
+    let text = without(planted::is("claim-overwrites"), text, claimed, overwritten);
+    let finished = "sha256($1) AND owner = $2 AND status IS NULL";
+    let text = without(planted::is("foreign-owner-finishes"), text, finished, "sha256($1) AND $2 IS NOT NULL");
+    let seq = "    seq            bigint      NOT NULL GENERATED ALWAYS AS IDENTITY (CACHE 1),\n";
+    let tx = "    tx             xid8        NOT NULL DEFAULT pg_current_xact_id(),\n";
+    let last = "    created_at     timestamptz NOT NULL DEFAULT malote.clock(),\n";
+    let late = planted::is("tx-after-seq") && text.contains(seq);
+    let text = without(late, text, tx, "");
+    without(late, text, last, &format!("{last}{tx}"))
+}
+
+/// The highest id a reading snapshot knew of, and the id of the last save: neither is a bound.
+static XMAX: AtomicU64 = AtomicU64::new(0);
+static LAST: AtomicU64 = AtomicU64::new(0);
+
+/// What stands in for a bound.
+pub(crate) fn bound(honest: u64) -> u64 {
+    let earlier = LAST.swap(honest, Ordering::SeqCst);
+    if planted::is("bound-older-than-read") && earlier != 0 {
+        return earlier;
+    }
+    if planted::is("bound-xmax") { XMAX.load(Ordering::SeqCst) } else { honest }
+}
+
+impl Inner {
+    /// Reads a window in a wrong way, if a switch says so.
+    pub(crate) async fn misread(&self, window: &Window) -> Result<Option<Read>, sqlx::Error> {
+        if planted::is("read-in-two") {
+            let mut connection = self.pool.acquire().await?;
+            let gaps = Window { high: i64::MAX, ..window.clone() };
+            let mut first = self.show(&mut connection, &gaps).await?;
+            sqlx::query("SELECT pg_sleep(0.5)").execute(&mut *connection).await?;
+            let second = self.show(&mut connection, &Window { gaps: Ranges::new(), ..window.clone() }).await?;
+            first.rows.extend(second.rows);
+            return Ok(Some(Read { ended_below: second.ended_below, rows: first.rows }));
+        }
+        if planted::is("bound-xmax") {
+            let mut tx = self.pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ").await?;
+            let read = self.show(&mut tx, window).await?;
+            let query = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::int8";
+            let xmax: i64 = sqlx::query_scalar(query).fetch_one(&mut *tx).await?;
+            XMAX.store(xmax.cast_unsigned(), Ordering::SeqCst);
+            return Ok(Some(read));
+        }
+        if planted::is("read-by-transaction") {
+            let mut connection = self.pool.acquire().await?;
+            let mut read = self.show(&mut connection, window).await?;
+            by_transaction(&mut connection, &mut read.rows).await?;
+            return Ok(Some(read));
+        }
+        Ok(None)
+    }
+}
+
+/// Notifies within the transaction, and says what was written.
+pub(crate) async fn tell(connection: &mut PgConnection, envelopes: &[Envelope]) -> Result<(), sqlx::Error> {
+    if planted::is("notify-with-payload") {
+        for envelope in envelopes {
+            let payload = String::from_utf8_lossy(&envelope.payload).replace('\0', "");
+            sqlx::query("SELECT pg_notify('malote.outbox', $1)").bind(payload).execute(&mut *connection).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn by_transaction(connection: &mut PgConnection, rows: &mut [Row]) -> Result<(), sqlx::Error> {
+    let ids = sqlx::query("SELECT seq, tx::text::int8 FROM malote.outbox").fetch_all(connection).await?;
+    let tx: Result<HashMap<i64, i64>, _> =
+        ids.iter().map(|row| Ok::<_, sqlx::Error>((row.try_get(0)?, row.try_get(1)?))).collect();
+    let tx = tx?;
+    rows.sort_by_key(|row| (tx.get(&row.seq).copied(), row.seq));
+    Ok(())
+}
