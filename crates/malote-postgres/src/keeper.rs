@@ -9,7 +9,7 @@
 //! apart and attached; an old one is emptied first, which locks nothing but itself, and dropped when
 //! the lock on the whole outbox is to be had; rows without a partition go to DEFAULT. Each step is a
 //! transaction of its own with short limits, under a lock that makes it the only keeper. A step that
-//! does not get its lock is left for the next time. Why so: docs/decisions/0012.
+//! does not get its lock is left for the next time. Why so: docs/decisions/0007-partitions-of-the-outbox.md.
 
 use crate::{sql::Statement, store::Inner};
 use malote_core::{StoreError, planted, relay::Cursor};

@@ -10,7 +10,7 @@ async fn connect(url: &str) -> Result<Db, malote::StoreError> {
     Db::open(url).await
 }
 
-// one source on two stores: see docs/decisions/0060-one-source-two-stores.md
+// one source on two stores: see docs/decisions/0010-one-source-two-stores.md
 #[allow(clippy::duplicate_mod)]
 #[path = "services/mod.rs"]
 mod services;

@@ -151,7 +151,7 @@ struct Client {
 impl Client {
     async fn pay(self, number: usize) {
         let key = format!("kills-{number}");
-        let (from, to) = if number % 2 == 0 { ("alice", "bob") } else { ("bob", "alice") };
+        let (from, to) = if number.is_multiple_of(2) { ("alice", "bob") } else { ("bob", "alice") };
         // one in ten is more than carol has
         let body = match number % 10 {
             9 => r#"{"amount": 999999999, "from": "carol", "to": "bob"}"#.to_owned(),

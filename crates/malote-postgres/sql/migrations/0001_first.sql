@@ -15,7 +15,7 @@
 --   idempotency  requests at the HTTP edge, by caller and key, with the answer once there is one.
 --   migration    which of these files have been run.
 --
--- How the relay knows that a gap will never be filled (design: docs/decisions/0010-outbox-on-postgres.md):
+-- How the relay knows that a gap will never be filled (design: docs/decisions/0005-outbox-on-postgres.md):
 --
 --   * `tx` stands BEFORE `seq`, and defaults are evaluated in the order of the columns. So whoever
 --     holds a position had its transaction id before, and that id is below every id given out later.
