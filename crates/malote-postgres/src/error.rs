@@ -17,10 +17,10 @@
 
 use malote_core::{Class, StoreError, Unfit};
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
-use std::error::Error;
+use std::{error::Error, fmt};
 
 /// What went wrong, where the database's own error does not say enough.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
     /// The URL cannot be read. It is not quoted here: it may hold a password.
@@ -69,6 +69,16 @@ pub enum Problem {
     /// The database's own error.
     #[error(transparent)]
     Database(sqlx::Error),
+}
+
+/// The message and the SQLSTATE. Not the driver's own details: they quote the row, and so the payload.
+impl fmt::Debug for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Statements(error) | Self::Aborted(error) | Self::Database(error)) = self else {
+            return write!(f, "{self}");
+        };
+        write!(f, "{self} (SQLSTATE {})", sqlstate(error).as_deref().unwrap_or("none"))
+    }
 }
 
 impl From<sqlx::Error> for Problem {

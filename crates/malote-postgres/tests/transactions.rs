@@ -159,6 +159,18 @@ async fn ac_028_a_read_only_connection_is_replaced() {
     tx.commit().await.unwrap();
 }
 
+/// An error is printed in many places; the row that it is about is in none of them.
+#[tokio::test]
+async fn an_error_does_not_show_the_payload() {
+    let Some(store) = open().await else { return };
+    store.pool().execute("ALTER TABLE malote.outbox ADD CHECK (key <> 'refused')").await.unwrap();
+    let mut tx = store.begin(sealer()).await.unwrap();
+    tx.publish(changed("secret", 1)).await.unwrap();
+    let error = tx.publish(changed("refused", 1)).await.unwrap_err();
+    let printed = format!("{error} {error:?}");
+    assert!(printed.contains("23514") && !printed.contains("Failing row"), "{printed}");
+}
+
 fn window() -> Window {
     Window { high: 0, gaps: Ranges::new(), limit: 100 }
 }
