@@ -304,7 +304,6 @@ async fn a_file_that_is_no_log_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "the other process of the tests above"]
 async fn child() {
     let Some(told) = told() else { return };
     let log = log(Path::new(&told[1])).await;

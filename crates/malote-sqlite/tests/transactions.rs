@@ -217,7 +217,6 @@ async fn works(store: &Sqlite, sealer: Sealer) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "the other process of the tests above"]
 async fn child() {
     let Some(told) = told() else { return };
     let path = Path::new(&told[1]).join("service.db");

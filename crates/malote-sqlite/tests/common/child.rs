@@ -1,4 +1,4 @@
-//! A second process: this test binary again, running one ignored test that does as it is told.
+//! A second process: this test binary again, running one test that does as it is told, and nothing otherwise.
 #![allow(dead_code)]
 
 use std::{
@@ -21,10 +21,10 @@ pub struct Other {
 }
 
 impl Other {
-    /// Starts the ignored test `child` of this binary, with a role and the folder.
+    /// Starts the test `child` of this binary, with a role and the folder.
     pub fn start(role: &str, folder: &Path) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "child", "--ignored", "--nocapture", "--test-threads=1"])
+            .args(["--exact", "child", "--nocapture", "--test-threads=1"])
             .env(TOLD, format!("{role}\n{}", folder.display()))
             .stdout(Stdio::piped())
             .spawn()
