@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use malote::topology::Flow;
 use std::{
     fs,
+    io::{self, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -45,12 +46,21 @@ pub fn run(args: &Args) -> Result<ExitCode, Unusable> {
     for file in &files {
         flow.services.extend(read(file)?.services);
     }
-    print!("{}", drawn(&flow, args.format)?);
+    write_out(&drawn(&flow, args.format)?)?;
     let faults = flow.check();
     for fault in &faults {
         eprintln!("malote: {fault}");
     }
     Ok(if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// A reader that has left has seen enough; anything else that keeps the output from being written counts.
+fn write_out(text: &str) -> Result<(), Unusable> {
+    let mut out = io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Unusable::new("standard output", error)),
+        _ => Ok(()),
+    }
 }
 
 fn read(file: &Path) -> Result<Flow, Unusable> {

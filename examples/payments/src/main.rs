@@ -6,7 +6,11 @@ use payments::{
     app::{self, App, Fatal, Name},
     config::{self, Carrier, Config, Notices, Stores},
 };
-use std::{io, process::ExitCode, time::Duration};
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+    time::Duration,
+};
 use tokio_util::sync::CancellationToken;
 
 /// A payment across four services, by choreography.
@@ -87,22 +91,26 @@ async fn run(services: &[Name]) -> Result<(), Fatal> {
     tokio::spawn(stop_on_signals(stop.clone()));
     let Some(app) = App::open(services, &config, &stop).await? else { return Ok(()) };
     let address = app.address().map_err(|error| Fatal::Other(error.to_string()))?;
-    println!("{}", banner(services, &config, &address.to_string(), app.flow()));
+    say(&format!("{}\n", banner(services, &config, &address.to_string(), app.flow())));
     app.run().await?;
-    println!("stopped");
+    say("stopped\n");
     Ok(())
 }
 
+/// Prints, for whoever still listens: a reader that has left is no reason to end.
+fn say(text: &str) {
+    let mut out = io::stdout();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
 fn map(flow: &Flow, format: Format) -> Result<(), Fatal> {
-    match format {
-        Format::Text => print!("{}", flow.text()),
-        Format::Mermaid => print!("{}", flow.mermaid()),
-        Format::Dot => print!("{}", flow.dot()),
-        Format::Json => {
-            let json = serde_json::to_string_pretty(flow).map_err(|error| Fatal::Other(error.to_string()))?;
-            println!("{json}");
-        }
-    }
+    let json = || serde_json::to_string_pretty(flow).map_err(|error| Fatal::Other(error.to_string()));
+    say(&match format {
+        Format::Text => flow.text(),
+        Format::Mermaid => flow.mermaid(),
+        Format::Dot => flow.dot(),
+        Format::Json => json()? + "\n",
+    });
     Ok(())
 }
 
@@ -141,7 +149,8 @@ fn banner(services: &[Name], config: &Config, address: &str, flow: &Flow) -> Str
     format!(
         "Four services in one process, at http://{address}\n\n\
          A payment that fraud approves about {percent} % of the time:\n\n{first}\n\n\
-         One that carol cannot pay, so that what was done before is undone:\n\n{second}\n\n\
+         One that carol cannot pay: approved or not, it comes to nothing:\n\n{second}\n\n\
+         The same key again gets the same answer; change it for another payment.\n\n\
          How it ended, with the id from the answer:\n\n  curl http://{address}/payment/ID\n\n\
          The flow, as the handlers declare it (consumes → service → emits):\n\n{flow}\n{places}\n\n\
          Ctrl-C stops. Nothing is lost, not by kill -9 either: the next start goes on.",

@@ -55,7 +55,8 @@ async fn each_bad_body_is_told_what_is_wrong() {
         ("{\"amount\": \"5\"}", "invalid type: string"),
         ("{\"amount\": 5.5}", "invalid type: floating point"),
         ("{\"amount\": 9223372036854775808}", "invalid value"),
-        ("[5]x", "trailing"),
+        ("{\"amount\": 5}x", "trailing"),
+        ("[5]", "is a JSON array"),
     ] {
         both(&bench, None, body).await[0].problem(400, hint);
     }
