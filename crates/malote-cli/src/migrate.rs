@@ -4,8 +4,8 @@
 //! does no harm; services that find their tables up to date change nothing.
 
 use crate::Unusable;
-use malote::{StoreError, postgres::Postgres, sqlite::Sqlite};
-use std::{error::Error, process::ExitCode};
+use malote::{chain, postgres::Postgres, sqlite::Sqlite};
+use std::process::ExitCode;
 
 /// Create malote's tables in a service's database, or bring them up to date
 #[derive(clap::Args)]
@@ -38,19 +38,4 @@ async fn migrate(store: &str) -> Result<(), String> {
         }
         Some(scheme) => Err(format!("a path, sqlite:PATH or postgres://… is expected; {scheme:?} is none of these")),
     }
-}
-
-/// An error and what led to it, in one line.
-fn chain(error: &StoreError) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(inner) = next {
-        let said = inner.to_string();
-        if !text.ends_with(&said) {
-            text.push_str(": ");
-            text.push_str(&said);
-        }
-        next = inner.source();
-    }
-    text
 }

@@ -40,17 +40,24 @@ impl fmt::Display for Failure {
         match self {
             Self::Retry(why) | Self::Reject(why) => f.write_str(why),
             Self::Defer(after) => write!(f, "not before {after:?} have passed"),
-            Self::Error(error) => {
-                write!(f, "{error}")?;
-                let mut source = error.source();
-                while let Some(inner) = source {
-                    write!(f, ": {inner}")?;
-                    source = inner.source();
-                }
-                Ok(())
-            }
+            Self::Error(error) => f.write_str(&chain(&**error)),
         }
     }
+}
+
+/// An error and what led to it, in one line; what an error repeats of its source is said once.
+pub fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(inner) = next {
+        let said = inner.to_string();
+        if !text.ends_with(&said) {
+            text.push_str(": ");
+            text.push_str(&said);
+        }
+        next = inner.source();
+    }
+    text
 }
 
 impl fmt::Debug for Failure {

@@ -30,7 +30,7 @@ pub mod wire;
 pub use clock::Clock;
 pub use envelope::{Cause, Envelope, MAX_ENVELOPE_BYTES, Message, Sealer, TraceContext, Tracer, Unfit};
 pub use event::{Event, EventType, Events};
-pub use failure::{Class, Failure, Outcome};
+pub use failure::{Class, Failure, Outcome, chain};
 pub use handler::{Effect, Handler, IdempotencyKey, Record, With, with};
 pub use store::{
     Admission, Answer, Claim, ClaimSource, Dead, IdempotencyStore, Incarnation, Lease, Read, RequestKey, Row, Saved,

@@ -57,7 +57,7 @@ pub use malote_core::planted;
 pub use malote_core::{
     Cause, Class, Clock, Effect, Envelope, Event, EventType, Events, Failure, Handler, IdempotencyKey,
     IdempotencyStore, Message, Outcome, Record, Store, StoreError, Transaction, Transport, TransportError, Unfit,
-    events, partition, retry, topology, with,
+    chain, events, partition, retry, topology, with,
 };
 pub use outbox::Outbox;
 pub use relay::ClaimRelay;

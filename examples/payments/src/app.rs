@@ -10,7 +10,7 @@ use crate::{
 };
 use axum::Router;
 use malote::{
-    Class, Runtime, StoreError, Transport, edge, kafka,
+    Class, Runtime, StoreError, Transport, chain, edge, kafka,
     retry::Backoff,
     sqlite::{Embedded, embedded},
     topology::Flow,
@@ -293,19 +293,4 @@ pub async fn flow() -> Result<Flow, Fatal> {
     // what is left of it would only take room
     let _ = std::fs::remove_dir_all(&folder);
     flow
-}
-
-/// An error and what led to it, in one line.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(inner) = next {
-        let said = inner.to_string();
-        if !text.ends_with(&said) {
-            text.push_str(": ");
-            text.push_str(&said);
-        }
-        next = inner.source();
-    }
-    text
 }

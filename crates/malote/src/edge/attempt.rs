@@ -197,7 +197,7 @@ impl<S: IdempotencyStore> Claimed<S> {
             Ok(ours) if ours || planted::is("edge-owner") => match tx.commit().await {
                 Ok(()) => Stage::Committed(whole),
                 Err(error) => {
-                    tracing::error!(error = super::problem::chain(&error), "a request's commit failed");
+                    tracing::error!(error = malote_core::chain(&error), "a request's commit failed");
                     match error.class {
                         class @ (Class::Conflict | Class::Final) => Stage::Failed(class),
                         _ => Stage::Unknown,
@@ -209,7 +209,7 @@ impl<S: IdempotencyStore> Claimed<S> {
                 rolled_back(tx, Stage::Lost).await
             }
             Err(error) => {
-                tracing::error!(error = super::problem::chain(&error), "a request's answer could not be written");
+                tracing::error!(error = malote_core::chain(&error), "a request's answer could not be written");
                 rolled_back(tx, Stage::Failed(error.class)).await
             }
         }
@@ -219,7 +219,7 @@ impl<S: IdempotencyStore> Claimed<S> {
 async fn rolled_back(tx: impl Transaction, stage: Stage) -> Stage {
     if let Err(error) = tx.rollback().await {
         // the database does it too, as soon as it sees that the connection is gone
-        tracing::warn!(error = super::problem::chain(&error), "a request could not be rolled back in order");
+        tracing::warn!(error = malote_core::chain(&error), "a request could not be rolled back in order");
     }
     stage
 }

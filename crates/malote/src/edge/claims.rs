@@ -1,7 +1,7 @@
 //! What the edge asks of the store, each within a time: a database that does not answer holds no client.
 
-use super::{Problem, problem::chain, work::Work};
-use malote_core::{Claim, Class, IdempotencyStore, StoreError, planted, retry::Backoff};
+use super::{Problem, work::Work};
+use malote_core::{Claim, Class, IdempotencyStore, StoreError, chain, planted, retry::Backoff};
 use std::time::Duration;
 use tokio::time::timeout;
 use uuid::Uuid;

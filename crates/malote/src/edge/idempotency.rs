@@ -115,7 +115,7 @@ impl<S: IdempotencyStore> Idempotency<S> {
                 Ok(removed) if removed >= u64::from(MOST) => Duration::ZERO,
                 Ok(_) => PAUSE,
                 Err(error) => {
-                    tracing::warn!(error = super::problem::chain(&error), "old answers could not be removed");
+                    tracing::warn!(error = malote_core::chain(&error), "old answers could not be removed");
                     PAUSE
                 }
             };

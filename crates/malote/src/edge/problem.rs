@@ -2,7 +2,7 @@
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use malote_core::{Class, StoreError};
+use malote_core::{Class, StoreError, chain};
 use serde_json::{Map, Value};
 use std::{borrow::Cow, error::Error, fmt, sync::Arc, time::Duration};
 
@@ -163,22 +163,6 @@ impl fmt::Debug for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}: {}", self.0.status.as_u16(), self.0.kind, self.0.detail)
     }
-}
-
-/// An error and what led to it, in one line.
-pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(inner) = next {
-        let said = inner.to_string();
-        // many errors repeat their source in their own text
-        if !text.ends_with(&said) {
-            text.push_str(": ");
-            text.push_str(&said);
-        }
-        next = inner.source();
-    }
-    text
 }
 
 #[cfg(test)]
