@@ -85,3 +85,25 @@ pub enum Class {
     /// It will be the same tomorrow.
     Final,
 }
+
+impl Class {
+    /// Its name where people and scripts read it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Conflict => "conflict",
+            Self::Transient => "transient",
+            Self::Unknown => "unknown",
+            Self::Final => "final",
+        }
+    }
+}
+
+impl std::str::FromStr for Class {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        [Self::Conflict, Self::Transient, Self::Unknown, Self::Final]
+            .into_iter()
+            .find(|class| class.as_str() == text)
+            .ok_or_else(|| format!("{text:?} is no class of failure"))
+    }
+}

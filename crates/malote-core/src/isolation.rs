@@ -1,108 +1,86 @@
-//! How a batch is tried: together first, then one by one, so that a bad message costs its own retry
-//! only and the keys of the others go on.
+//! How a batch is tried: together first, then one by one, so that a bad message costs its own failure
+//! only.
 //!
 //! ```text
 //!   together ──ok──▶ done
 //!      │ any failure: rolled back
 //!      ▼
-//!   one by one, in order ──ok──▶ done
-//!      │ a failure holds its key: later messages of that key wait behind it
+//!   one by one, in order: each is handled, parked, or given up
+//!      │ the store is away: nobody can be handled or parked
 //!      ▼
-//!   the held ones again, after a delay that grows
+//!   the rest again, after a delay that grows
 //! ```
 
 use crate::{Class, retry::Backoff};
-use std::{collections::HashSet, time::Duration};
+use std::time::Duration;
+
+/// How often a batch, or a member alone, is run again at once when it meets another transaction.
+pub const CONFLICTS: u32 = 5;
 
 /// Decides for one batch. Members are named by their place in it.
 #[derive(Debug)]
 pub struct Isolation {
-    keys: Vec<String>,
-    left: Vec<usize>,
-    attempts: Vec<u32>,
+    /// The first member that is not dealt with; those before it are.
+    next: usize,
+    members: usize,
     together: bool,
+    conflicts: u32,
+    stalls: u32,
 }
 
 /// What to do next with a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Run these in one transaction.
-    Together(Vec<usize>),
-    /// Run each of these in a transaction of its own, and tell how it went before the next.
-    Alone(Vec<usize>),
+    /// Run all of them in one transaction.
+    Together,
+    /// Run this one in a transaction of its own.
+    Alone(usize),
     /// Nothing is left.
     Done,
 }
 
-/// How a member that ran alone came out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Handled, or set aside: out of the batch.
-    Over,
-    /// To be tried again.
-    Again,
-}
-
 impl Isolation {
-    /// For a batch whose members have these ordering keys (topic and key).
-    pub fn of(keys: Vec<String>) -> Self {
-        let left = (0..keys.len()).collect();
-        Self { attempts: vec![0; keys.len()], keys, left, together: true }
+    /// For a batch of so many members.
+    pub fn of(members: usize) -> Self {
+        Self { next: 0, members, together: true, conflicts: 0, stalls: 0 }
+    }
+
+    /// For members that are to be run one by one from the first on.
+    pub fn one_by_one(members: usize) -> Self {
+        Self { together: false, ..Self::of(members) }
     }
 
     /// What to do next.
     pub fn next(&self) -> Next {
-        match (self.left.is_empty(), self.together) {
-            (true, _) => Next::Done,
-            (false, true) => Next::Together(self.left.clone()),
-            (false, false) => Next::Alone(self.left.clone()),
+        match (self.next < self.members, self.together) {
+            (false, _) => Next::Done,
+            (true, true) => Next::Together,
+            (true, false) => Next::Alone(self.next),
         }
     }
 
     /// The joint attempt committed.
     pub fn committed(&mut self) {
-        self.left.clear();
+        self.next = self.members;
     }
 
-    /// The joint attempt failed. A conflict is run again as it was; anything else one by one.
+    /// The joint attempt failed. A conflict is run again as it was, a few times; anything else one by one.
     pub fn failed(&mut self, class: Class) {
-        self.together = class == Class::Conflict && self.attempts.iter().all(|a| *a < 3);
-        self.attempts.iter_mut().for_each(|a| *a += u32::from(self.together));
-        if !self.together {
-            self.attempts.fill(0);
-        }
+        self.conflicts += 1;
+        self.together = class == Class::Conflict && self.conflicts < CONFLICTS;
     }
 
-    /// A round of running alone is over: `verdicts` says how each came out that did run. Members
-    /// behind a held one of their key must not have run; see [`Isolation::is_held`].
-    pub fn round(&mut self, verdicts: &[(usize, Verdict)]) {
-        for (member, verdict) in verdicts {
-            match verdict {
-                Verdict::Over => self.left.retain(|m| m != member),
-                Verdict::Again => self.attempts[*member] += 1,
-            }
-        }
+    /// The member that ran alone is dealt with: handled, parked or given up.
+    pub fn dealt_with(&mut self) {
+        self.next += 1;
+        self.stalls = 0;
     }
 
-    /// Whether a member must wait because an earlier one of its key is held in this round.
-    pub fn is_held(&self, member: usize, held: &HashSet<usize>) -> bool {
-        !crate::planted::is("key-not-held") && held.iter().any(|h| *h < member && self.keys[*h] == self.keys[member])
-    }
-
-    /// How long to wait before the next round, and with `dice` uniform in 0..1.
-    pub fn wait(&self, backoff: &Backoff, dice: f64) -> Duration {
-        let fewest = self.left.iter().map(|m| self.attempts[*m]).filter(|a| *a > 0).min().unwrap_or(0);
-        if fewest == 0 { Duration::ZERO } else { backoff.wait(fewest, dice) }
-    }
-
-    /// How often a member has failed alone.
-    pub fn attempts(&self, member: usize) -> u32 {
-        self.attempts[member]
-    }
-
-    /// Which members are still to be handled.
-    pub fn left(&self) -> &[usize] {
-        &self.left
+    /// The store is away: nothing could be done with the member. Returns how long to wait, with `dice`
+    /// uniform in 0..1.
+    pub fn stalled(&mut self, backoff: &Backoff, dice: f64) -> Duration {
+        self.stalls += 1;
+        backoff.wait(self.stalls, dice)
     }
 }
 
@@ -111,28 +89,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_bad_message_holds_its_own_key_only() {
-        let mut batch = Isolation::of(["a", "b", "a", "c"].map(String::from).to_vec());
-        assert_eq!(batch.next(), Next::Together(vec![0, 1, 2, 3]));
+    fn a_failure_is_looked_for_one_by_one_in_order() {
+        let mut batch = Isolation::of(3);
+        assert_eq!(batch.next(), Next::Together);
         batch.failed(Class::Transient);
-        assert_eq!(batch.next(), Next::Alone(vec![0, 1, 2, 3]));
-        let held = HashSet::from([0]);
-        assert!(batch.is_held(2, &held) && !batch.is_held(3, &held));
-        batch.round(&[(0, Verdict::Again), (1, Verdict::Over), (3, Verdict::Over)]);
-        assert_eq!(batch.next(), Next::Alone(vec![0, 2]));
-        assert!(batch.wait(&Backoff::default(), 0.5) > Duration::ZERO);
-        batch.round(&[(0, Verdict::Over), (2, Verdict::Over)]);
+        for member in 0..3 {
+            assert_eq!(batch.next(), Next::Alone(member));
+            let wait = batch.stalled(&Backoff::default(), 0.5);
+            assert!(wait > Duration::ZERO);
+            assert_eq!(batch.next(), Next::Alone(member));
+            batch.dealt_with();
+        }
         assert_eq!(batch.next(), Next::Done);
     }
 
     #[test]
     fn a_conflict_is_run_again_together_but_not_for_ever() {
-        let mut batch = Isolation::of(vec!["a".into(), "b".into()]);
-        for _ in 0..3 {
+        let mut batch = Isolation::of(2);
+        for _ in 1..CONFLICTS {
             batch.failed(Class::Conflict);
-            assert!(matches!(batch.next(), Next::Together(_)));
+            assert_eq!(batch.next(), Next::Together);
         }
         batch.failed(Class::Conflict);
-        assert!(matches!(batch.next(), Next::Alone(_)));
+        assert_eq!(batch.next(), Next::Alone(0));
     }
 }

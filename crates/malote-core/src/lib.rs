@@ -17,6 +17,7 @@ mod envelope;
 mod event;
 mod failure;
 mod handler;
+pub mod inspect;
 pub mod isolation;
 pub mod partition;
 pub mod planted;
@@ -33,8 +34,10 @@ pub use event::{Event, EventType, Events};
 pub use failure::{Class, Failure, Outcome, chain};
 pub use handler::{Effect, Handler, IdempotencyKey, Record, With, with};
 pub use store::{
-    Admission, Answer, Claim, ClaimSource, Dead, IdempotencyStore, Incarnation, Lease, Read, RequestKey, Row, Saved,
-    Store, StoreError, Taken, Transaction,
+    Admission, Answer, Budget, By, Claim, ClaimDue, ClaimSource, Dead, Due, Ending, Failed, Fired, FullStore, History,
+    IdempotencyStore, Incarnation, KeptStore, Lane, LaneState, Lease, Parked, ParkingStore, Prune, Pruned,
+    REASON_BYTES, Read, RequestKey, Row, Saved, Setback, Settled, Store, StoreError, Taken, TimerStore, ToPark,
+    Transaction, When, cut_reason,
 };
 pub use transport::{
     BoxFuture, Delivery, Place, Publisher, RawRecord, Report, Reports, Subscription, Transport, TransportError,
