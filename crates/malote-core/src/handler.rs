@@ -1,6 +1,6 @@
 //! Plain async functions are the API: the signature is the service's row in the flow.
 
-use crate::{BoxFuture, Event, Events, Outcome, Store};
+use crate::{BoxFuture, Event, Events, Outcome, Store, retry::Policy};
 use std::future::Future;
 
 /// Reacts to one event inside one transaction.
@@ -21,6 +21,10 @@ pub trait Handler<S: Store, M>: Send + Sync + 'static {
     type Emits: Events;
     /// Reacts.
     fn handle<'t>(&'t self, event: Self::Consumes, tx: &'t mut S::Tx) -> BoxFuture<'t, Outcome<Self::Emits>>;
+    /// How its failures are tried again; as the service says where it says nothing. See [`retrying`].
+    fn policy(&self) -> Option<Policy> {
+        None
+    }
 }
 
 #[doc(hidden)]
@@ -56,6 +60,40 @@ pub struct With<X, F>(X, F);
 /// or an effect: `with(mailer, deliver)` for `async fn deliver(event, key, mailer: &Mailer)`.
 pub fn with<X, F>(state: X, function: F) -> With<X, F> {
     With(state, function)
+}
+
+/// A handler or effect with a policy of its own; see [`retrying`].
+pub struct Retrying<H>(Policy, H);
+
+/// Gives a handler or an effect its own way of being tried again:
+/// `retrying(Policy::default().attempts(3), settle)`.
+pub fn retrying<H>(policy: Policy, handler: H) -> Retrying<H> {
+    Retrying(policy, handler)
+}
+
+#[doc(hidden)]
+pub struct Retried<M>(std::marker::PhantomData<fn(M)>);
+
+impl<S: Store, M: 'static, H: Handler<S, M>> Handler<S, Retried<M>> for Retrying<H> {
+    type Consumes = H::Consumes;
+    type Emits = H::Emits;
+    fn handle<'t>(&'t self, event: H::Consumes, tx: &'t mut S::Tx) -> BoxFuture<'t, Outcome<H::Emits>> {
+        self.1.handle(event, tx)
+    }
+    fn policy(&self) -> Option<Policy> {
+        Some(self.0)
+    }
+}
+
+impl<M: 'static, H: Effect<M>> Effect<Retried<M>> for Retrying<H> {
+    type Consumes = H::Consumes;
+    type Yields = H::Yields;
+    fn call<'t>(&'t self, event: H::Consumes, key: IdempotencyKey) -> BoxFuture<'t, Outcome<H::Yields>> {
+        self.1.call(event, key)
+    }
+    fn policy(&self) -> Option<Policy> {
+        Some(self.0)
+    }
 }
 
 #[doc(hidden)]
@@ -102,6 +140,10 @@ pub trait Effect<M>: Send + Sync + 'static {
     type Yields: Send + 'static;
     /// Calls the outside.
     fn call<'t>(&'t self, event: Self::Consumes, key: IdempotencyKey) -> BoxFuture<'t, Outcome<Self::Yields>>;
+    /// How its failures are tried again; as the service says where it says nothing. See [`retrying`].
+    fn policy(&self) -> Option<Policy> {
+        None
+    }
 }
 
 impl<F, E, Y, Fut> Effect<(E, Y)> for F

@@ -32,7 +32,7 @@ pub use clock::Clock;
 pub use envelope::{Cause, Envelope, MAX_ENVELOPE_BYTES, Message, Sealer, TraceContext, Tracer, Unfit};
 pub use event::{Event, EventType, Events};
 pub use failure::{Class, Failure, Outcome, chain};
-pub use handler::{Effect, Handler, IdempotencyKey, Record, With, with};
+pub use handler::{Effect, Handler, IdempotencyKey, Record, Retrying, With, retrying, with};
 pub use store::{
     Admission, Answer, Budget, By, Claim, ClaimDue, ClaimSource, Dead, Due, Ending, Failed, Fired, FullStore, History,
     IdempotencyStore, Incarnation, KeptStore, Lane, LaneState, Lease, Parked, ParkingStore, Prune, Pruned,
@@ -40,5 +40,5 @@ pub use store::{
     Transaction, When, cut_reason,
 };
 pub use transport::{
-    BoxFuture, Delivery, Place, Publisher, RawRecord, Report, Reports, Subscription, Transport, TransportError,
+    BoxFuture, Delivery, Keeps, Place, Publisher, RawRecord, Report, Reports, Subscription, Transport, TransportError,
 };

@@ -16,6 +16,11 @@ pub trait Transport: Send + Sync + 'static {
     /// transport was configured with; never changes an existing one.
     fn ensure<'a>(&'a self, topics: &'a [String]) -> BoxFuture<'a, Result<(), TransportError>>;
 
+    /// For how long the longest-kept of the topics keeps a record, and so how late one may come back.
+    fn keeps<'a>(&'a self, _topics: &'a [String]) -> BoxFuture<'a, Result<Keeps, TransportError>> {
+        Box::pin(std::future::ready(Ok(Keeps::Unknown)))
+    }
+
     /// A new way in. A relay takes a new one after any result that leaves it in doubt.
     fn publisher(&self) -> BoxFuture<'_, Result<Box<dyn Publisher>, TransportError>>;
 
@@ -26,6 +31,17 @@ pub trait Transport: Send + Sync + 'static {
         group: &'a str,
         topics: &'a [String],
     ) -> BoxFuture<'a, Result<Box<dyn Subscription>, TransportError>>;
+}
+
+/// How long records are kept; see [`Transport::keeps`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeps {
+    /// As long as this, at least.
+    For(std::time::Duration),
+    /// For ever.
+    Always,
+    /// It cannot be said.
+    Unknown,
 }
 
 /// One report per envelope of a batch, in the batch's order.

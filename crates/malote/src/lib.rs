@@ -44,23 +44,28 @@ mod consumer;
 #[cfg(feature = "http")]
 pub mod edge;
 mod health;
+mod janitor;
+mod observer;
 mod outbox;
 mod relay;
+mod retention;
 mod runtime;
 mod service;
 pub mod telemetry;
+mod timer;
 
 pub use clock::SystemClock;
 pub use health::{Health, State};
 #[doc(hidden)]
 pub use malote_core::planted;
 pub use malote_core::{
-    Cause, Class, Clock, Effect, Envelope, Event, EventType, Events, Failure, Handler, IdempotencyKey,
-    IdempotencyStore, Message, Outcome, Record, Store, StoreError, Transaction, Transport, TransportError, Unfit,
-    chain, events, partition, retry, topology, with,
+    Budget, Cause, Class, Clock, Dead, Effect, Envelope, Event, EventType, Events, Failure, FullStore, Handler,
+    IdempotencyKey, IdempotencyStore, Message, Outcome, Record, Store, StoreError, Transaction, Transport,
+    TransportError, Unfit, When, chain, events, inspect, partition, retry, retrying, topology, with,
 };
 pub use outbox::Outbox;
 pub use relay::ClaimRelay;
+pub use retention::Retention;
 pub use runtime::{Runtime, RuntimeError};
 pub use service::Service;
 

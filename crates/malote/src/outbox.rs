@@ -45,6 +45,10 @@ impl<S: Store> Outbox<S> {
         &self.store
     }
 
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
     pub(crate) fn sealer(&self, cause: Cause) -> Sealer {
         Sealer { source: self.source.clone(), cause, clock: self.clock.clone(), tracer: telemetry::tracer() }
     }

@@ -3,9 +3,14 @@
 //! Each service has two tasks: the relay, which moves what it wrote, and the consumer, which handles
 //! what comes. A task that ends with an error or a panic is started again, after a pause that grows.
 
-use crate::{Health, State, consumer::Consumer, relay::Relay, service::Service};
+use crate::{
+    Health, State,
+    consumer::{Consumer, Retrier},
+    relay::Relay,
+    service::Service,
+};
 use futures::FutureExt;
-use malote_core::{BoxFuture, Failure, Incarnation, Store, retry::Backoff, topology::Flow};
+use malote_core::{BoxFuture, Failure, FullStore, Incarnation, Store, retry::Backoff, topology::Flow};
 use std::{
     error::Error,
     future::Future,
@@ -13,7 +18,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::task::JoinSet;
+use tokio::{sync::Notify, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -52,7 +57,7 @@ impl Runtime {
     }
 
     /// Adds a service.
-    pub fn with<S: Store>(mut self, service: Service<S>) -> Self {
+    pub fn with<S: FullStore>(mut self, service: Service<S>) -> Self {
         self.flow.services.push(service.flow().clone());
         self.faults.extend(service.faults.iter().cloned());
         self.starts.push(Box::new(move |tasks, context| start(Arc::new(service), tasks, context)));
@@ -98,7 +103,7 @@ impl Runtime {
     }
 }
 
-fn start<S: Store>(service: Arc<Service<S>>, tasks: &mut JoinSet<()>, context: &Context) {
+fn start<S: FullStore>(service: Arc<Service<S>>, tasks: &mut JoinSet<()>, context: &Context) {
     let (backoff, who) = (service.settings.backoff, context.who);
     if service.settings.relay {
         let (at, service) = (context.supervisor(format!("{} relay", service.name)), service.clone());
@@ -106,7 +111,13 @@ fn start<S: Store>(service: Arc<Service<S>>, tasks: &mut JoinSet<()>, context: &
     }
     if !service.routes.is_empty() {
         let at = context.supervisor(format!("{} consumer", service.name));
-        tasks.spawn(at.clone().keep(backoff, move || Box::pin(consume(service.clone(), at.clone()))));
+        let parked = Arc::new(Notify::new());
+        let (told, listens) = (parked.clone(), service.clone());
+        tasks
+            .spawn(at.clone().keep(backoff, move || Box::pin(consume(listens.clone(), at.clone(), who, told.clone()))));
+        let at = context.supervisor(format!("{} retries", service.name));
+        tasks
+            .spawn(at.clone().keep(backoff, move || Box::pin(retry(service.clone(), at.clone(), who, parked.clone()))));
     }
 }
 
@@ -117,11 +128,26 @@ async fn relay<S: Store>(service: Arc<Service<S>>, at: Arc<Supervisor>, who: Inc
     Ok(Relay::new(service, who, at.stop.clone()).run(&at.health, &at.part).await?)
 }
 
-async fn consume<S: Store>(service: Arc<Service<S>>, at: Arc<Supervisor>) -> Ended {
+async fn consume<S: FullStore>(
+    service: Arc<Service<S>>,
+    at: Arc<Supervisor>,
+    who: Incarnation,
+    parked: Arc<Notify>,
+) -> Ended {
     let topics = service.flow().topics();
     let Some(there) = at.stop.run_until_cancelled(service.transport.ensure(&topics)).await else { return Ok(()) };
     there?;
-    Ok(Consumer::new(service, at.stop.clone()).run(&at.health, &at.part).await?)
+    Ok(Consumer::new(service, who, at.stop.clone(), parked).run(&at.health, &at.part).await?)
+}
+
+async fn retry<S: FullStore>(
+    service: Arc<Service<S>>,
+    at: Arc<Supervisor>,
+    who: Incarnation,
+    parked: Arc<Notify>,
+) -> Ended {
+    let retrier = Retrier::new(service, who, at.stop.clone(), parked);
+    Ok(retrier.run(|| at.health.set(&at.part, State::Working)).await?)
 }
 
 /// Starts a part again when it ends before its time.

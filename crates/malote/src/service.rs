@@ -1,10 +1,10 @@
 //! One named participant: a store, a transport, and what it reacts to.
 
-use crate::Outbox;
+use crate::{Outbox, Retention};
 use malote_core::{
-    BoxFuture, Effect, Envelope, Event, EventType, Events, Failure, Handler, IdempotencyKey, Message, Outcome, Record,
-    Store, Transport,
-    retry::Backoff,
+    BoxFuture, Budget, Effect, Envelope, Event, EventType, Events, Failure, Handler, IdempotencyKey, Message, Outcome,
+    Record, Store, Transport,
+    retry::{Backoff, Policy},
     topology::{Reaction, Route, ServiceFlow},
 };
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -17,10 +17,20 @@ pub struct Service<S: Store> {
     pub(crate) name: Arc<str>,
     pub(crate) store: S,
     pub(crate) transport: Arc<dyn Transport>,
-    pub(crate) routes: HashMap<String, Reactor<S>>,
+    pub(crate) routes: HashMap<String, Entry<S>>,
+    pub(crate) guard: Option<Guard>,
     pub(crate) settings: Settings,
     pub(crate) faults: Vec<String>,
     flow: ServiceFlow,
+}
+
+/// Asked before anything is handled; see [`Service::guard`].
+pub(crate) type Guard = Box<dyn Fn(&Envelope) -> Outcome + Send + Sync>;
+
+/// What reacts to a type of event, and how it is tried again.
+pub(crate) struct Entry<S: Store> {
+    pub reactor: Reactor<S>,
+    pub policy: Option<Policy>,
 }
 
 /// How a service is run.
@@ -32,8 +42,14 @@ pub(crate) struct Settings {
     pub batch: usize,
     /// Longest pause between two looks at an idle outbox.
     pub idle_poll: Duration,
-    /// Waits between attempts.
+    /// Waits while the store or the transport is away.
     pub backoff: Backoff,
+    /// How a message that fails is tried again, unless its handler says otherwise.
+    pub retry: Policy,
+    /// How many second and later attempts all processes of the service may make together.
+    pub budget: Budget,
+    /// How long things are kept.
+    pub retention: Retention,
     /// How many effects may be under way at once.
     pub effects: usize,
     /// Whether this process moves the outbox.
@@ -47,6 +63,9 @@ impl Default for Settings {
             batch: 500,
             idle_poll: Duration::from_millis(2500),
             backoff: Backoff::default(),
+            retry: Policy::default(),
+            budget: Budget::default(),
+            retention: Retention::default(),
             effects: 16,
             relay: true,
         }
@@ -127,6 +146,7 @@ impl<S: Store> Service<S> {
             store,
             transport,
             routes: HashMap::new(),
+            guard: None,
             settings: Settings::default(),
             faults: Vec::new(),
             flow: ServiceFlow { name: name.into(), ..ServiceFlow::default() },
@@ -135,8 +155,9 @@ impl<S: Store> Service<S> {
 
     /// Adds a handler: its signature says what it consumes and what it emits.
     pub fn on<M: 'static, H: Handler<S, M>>(self, handler: H) -> Self {
+        let policy = handler.policy();
         let opened = Opened(handler, std::marker::PhantomData::<fn(M)>);
-        self.route::<H::Consumes, H::Emits>(Reaction::Handler, Reactor::Handler(Box::new(opened)))
+        self.route::<H::Consumes, H::Emits>(Reaction::Handler, Reactor::Handler(Box::new(opened)), policy)
     }
 
     /// Adds an effect, and what writes down what came of it.
@@ -147,14 +168,15 @@ impl<S: Store> Service<S> {
         R: Record<S, E::Yields, O>,
         O: Events,
     {
+        let policy = effect.policy();
         let noted = Noted { effect, record: Arc::new(record), types: std::marker::PhantomData::<fn(M, O)> };
-        self.route::<E::Consumes, O>(Reaction::Effect, Reactor::Effect(Box::new(noted)))
+        self.route::<E::Consumes, O>(Reaction::Effect, Reactor::Effect(Box::new(noted)), policy)
     }
 
-    fn route<E: Event, O: Events>(mut self, by: Reaction, reactor: Reactor<S>) -> Self {
+    fn route<E: Event, O: Events>(mut self, by: Reaction, reactor: Reactor<S>, policy: Option<Policy>) -> Self {
         let mut emits = Vec::new();
         O::types(&mut emits);
-        if self.routes.insert(E::TYPE.to_owned(), reactor).is_some() {
+        if self.routes.insert(E::TYPE.to_owned(), Entry { reactor, policy }).is_some() {
             self.faults.push(format!("service {} has two handlers for {}: one must do", self.name, E::TYPE));
         }
         self.flow.routes.push(Route { consumes: EventType::of::<E>(), by, emits });
@@ -186,7 +208,34 @@ impl<S: Store> Service<S> {
         self
     }
 
-    /// Waits between attempts (50 ms to 10 s by default).
+    /// How a message that fails is tried again, and when it is given up; for handlers and effects that
+    /// say nothing themselves ([`retrying`](crate::retrying)).
+    pub fn retry(mut self, policy: Policy) -> Self {
+        self.settings.retry = policy;
+        self
+    }
+
+    /// How many second and later attempts all processes of the service may make together (100 a second
+    /// by default), so that an outage does not end in a storm.
+    pub fn retry_budget(mut self, budget: Budget) -> Self {
+        self.settings.budget = budget;
+        self
+    }
+
+    /// How long things are kept.
+    pub fn retention(mut self, retention: Retention) -> Self {
+        self.settings.retention = retention;
+        self
+    }
+
+    /// Asks `guard` before each event is handled, or an effect called; what it fails with counts as the
+    /// handler's failure. For switches that stop a service on purpose.
+    pub fn guard(mut self, guard: impl Fn(&Envelope) -> Outcome + Send + Sync + 'static) -> Self {
+        self.guard = Some(Box::new(guard));
+        self
+    }
+
+    /// Waits while the store or the transport is away (50 ms to 10 s by default).
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.settings.backoff = backoff;
         self
@@ -201,6 +250,11 @@ impl<S: Store> Service<S> {
     /// The service's part of the flow, from its handlers' types.
     pub fn flow(&self) -> &ServiceFlow {
         &self.flow
+    }
+
+    /// How messages of this type are tried again.
+    pub(crate) fn policy(&self, kind: Option<&str>) -> Policy {
+        kind.and_then(|kind| self.routes.get(kind)).and_then(|entry| entry.policy).unwrap_or(self.settings.retry)
     }
 
     /// For edges: begins transactions in which this service speaks.

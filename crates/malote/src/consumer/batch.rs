@@ -1,244 +1,245 @@
 //! A batch of handlers: together in one transaction, or one by one after a failure.
 
-use super::Consumer;
-use crate::{
-    service::{Call, Handle, Reactor},
-    telemetry,
+use super::{
+    Consumer, DEATHS,
+    work::{Fault, Task, Trouble, Work},
 };
+use crate::{service::Handle, telemetry};
+use futures::FutureExt;
 use malote_core::{
-    Admission, Cause, Class, Dead, Delivery, Envelope, Failure, Message, Store, StoreError, Transaction,
-    isolation::{Isolation, Next, Verdict},
-    wire,
+    Admission, Cause, Class, Envelope, Failed, Failure, FullStore, History, Lane, LaneState, Message, Outcome,
+    Transaction, isolation,
+    isolation::{Isolation, Next},
+    retry,
 };
-use std::{collections::HashSet, ops::ControlFlow};
+use std::{any::Any, collections::HashMap, future::Future, ops::ControlFlow, panic::AssertUnwindSafe, time::Duration};
 use tracing::Instrument;
 
-/// What is to be done about one delivery.
-pub(super) struct Work<'s, S: Store> {
-    pub(super) task: Task<'s, S>,
-    /// Where it lay, in words.
-    pub(super) place: String,
+/// What a transaction came to.
+#[derive(Default)]
+struct Tally {
+    handled: u64,
+    duplicates: u64,
+    parked: bool,
 }
 
-pub(super) enum Task<'s, S: Store> {
-    Handle(Envelope, &'s dyn Handle<S>),
-    Call(Envelope, &'s dyn Call<S>),
-    SetAside(Box<Dead>),
-}
-
-impl<S: Store> Work<'_, S> {
-    pub(super) fn is_effect(&self) -> bool {
-        matches!(self.task, Task::Call(..))
-    }
-
-    /// What must stay in order: topic and key; an unreadable record stands for itself.
-    pub(super) fn lane(&self) -> String {
-        match &self.task {
-            Task::Handle(e, _) | Task::Call(e, _) => format!("{}\n{}", e.topic, e.key),
-            Task::SetAside(_) => self.place.clone(),
-        }
-    }
-}
-
-/// Why a transaction did not come to its end.
-pub(super) struct Setback {
-    class: Class,
-    why: String,
-    pub(super) defer: Option<std::time::Duration>,
-}
-
-impl From<StoreError> for Setback {
-    fn from(error: StoreError) -> Self {
-        // a commit of unknown outcome is safe to repeat here: the inbox row is its operation id
-        let class = if error.class == Class::Unknown { Class::Transient } else { error.class };
-        let why = Failure::from(error).to_string();
-        // the store's own statements are not the message's fault: never a reason to set it aside
-        let class = if class == Class::Final { Class::Transient } else { class };
-        Self { class, why, defer: None }
-    }
-}
-
-impl Setback {
-    pub(super) fn of<S: Store>(store: &S, failure: Failure) -> Self {
-        let why = failure.to_string();
-        let (class, defer) = match failure {
-            Failure::Retry(_) => (Class::Transient, None),
-            Failure::Reject(_) => (Class::Final, None),
-            Failure::Defer(after) => (Class::Transient, Some(after)),
-            Failure::Error(error) => (store.classify(&*error), None),
-            _ => (Class::Transient, None),
-        };
-        Self { class, why, defer }
-    }
-    pub(super) fn is_final(&self) -> bool {
-        self.class == Class::Final
-    }
-    pub(super) fn is_conflict(&self) -> bool {
-        self.class == Class::Conflict
-    }
-    pub(super) fn why(&self) -> &str {
-        &self.why
-    }
-}
-
-impl<S: Store> Consumer<S> {
-    /// Finds what a delivery is for. Types that this service does not know are other services' affair.
-    pub(super) fn sort(&self, delivery: Delivery) -> Option<Work<'_, S>> {
-        let Delivery { place, record } = delivery;
-        let words = format!("{} partition {} offset {}", place.topic, place.partition, place.offset);
-        let task = match wire::decode(&place.topic, &record) {
-            Ok(envelope) => match self.service.routes.get(&envelope.kind)? {
-                Reactor::Handler(handler) => Task::Handle(envelope, &**handler),
-                Reactor::Effect(effect) => Task::Call(envelope, &**effect),
-            },
-            Err(malformed) => {
-                tracing::warn!(service = %self.service.name, place = words, "set aside: {malformed}");
-                Task::SetAside(Box::new(Dead {
-                    by: self.consumer_name(),
-                    what: words.clone(),
-                    event_id: None,
-                    kind: None,
-                    topic: place.topic,
-                    partition: Some(place.partition),
-                    offset: Some(place.offset),
-                    reason: Dead::reason(&malformed.to_string()),
-                    attempts: 1,
-                    record,
-                }))
-            }
-        };
-        Some(Work { task, place: words })
-    }
-
-    pub(super) fn consumer_name(&self) -> String {
-        format!("consumer {}", self.service.name)
-    }
-
-    /// Handles a run of members to the end.
+impl<S: FullStore> Consumer<S> {
+    /// Deals with a run of members, each of which ends up handled, parked or given up.
     pub(super) async fn handle_all(&self, run: &[Work<'_, S>]) -> ControlFlow<()> {
-        let mut isolation = Isolation::of(run.iter().map(Work::lane).collect());
+        let mut isolation = match run.iter().any(|work| work.suspect) {
+            true => Isolation::one_by_one(run.len()),
+            false => Isolation::of(run.len()),
+        };
         loop {
             match isolation.next() {
                 Next::Done => return ControlFlow::Continue(()),
-                Next::Together(members) => match self.attempt(members.iter().map(|m| &run[*m])).await {
+                Next::Together => match self.attempt(run).await {
                     Ok(()) => isolation.committed(),
-                    Err(setback) => {
-                        if !setback.is_conflict() {
-                            tracing::debug!(service = %self.service.name, "a batch of {} runs one by one: {}", members.len(), setback.why);
-                        }
-                        isolation.failed(setback.class);
+                    Err(trouble) => {
+                        tracing::debug!(service = %self.service.name, "a batch of {} did not go through: {}", run.len(), trouble.why());
+                        isolation.failed(trouble.class());
                     }
                 },
-                Next::Alone(members) => {
-                    let deferred = self.round(run, &mut isolation, &members).await;
-                    let wait = isolation.wait(&self.service.settings.backoff, fastrand::f64());
-                    self.pause(deferred.map_or(wait, |d| wait.max(d))).await?;
-                }
+                Next::Alone(member) => match self.alone(&run[member]).await {
+                    Ok(()) => isolation.dealt_with(),
+                    Err(away) => {
+                        let wait = isolation.stalled(&self.service.settings.backoff, fastrand::f64());
+                        self.stalled(&away, wait).await?;
+                    }
+                },
             }
         }
     }
 
-    /// Runs each member alone; a failure holds the later ones of its key until the next round.
-    async fn round(
-        &self,
-        run: &[Work<'_, S>],
-        isolation: &mut Isolation,
-        members: &[usize],
-    ) -> Option<std::time::Duration> {
-        let (mut held, mut verdicts, mut deferred) = (HashSet::new(), Vec::new(), None);
-        for &member in members {
-            if isolation.is_held(member, &held) {
-                continue;
+    /// One member in a transaction of its own: handled, parked, or given up. Fails only with trouble of
+    /// the store.
+    async fn alone(&self, work: &Work<'_, S>) -> Result<(), Trouble> {
+        if work.suspect {
+            let runs = self.service.store.run_begins(&self.service.name, &work.what()).await?;
+            if runs > DEATHS {
+                let why = format!("the process died {} times while it handled this", runs - 1);
+                return self.give_up(work, &Fault::of_class(Class::Final, &why), runs - 1, History::default()).await;
             }
-            let attempts = isolation.attempts(member) + 1;
-            let verdict = match self.alone(&run[member], attempts).await {
-                Ok(()) => Verdict::Over,
-                Err(setback) => {
-                    deferred = deferred.max(setback.defer);
-                    held.insert(member);
-                    Verdict::Again
-                }
-            };
-            verdicts.push((member, verdict));
         }
-        isolation.round(&verdicts);
-        deferred
+        let mut conflicts = 0;
+        let fault = loop {
+            match self.attempt(std::slice::from_ref(work)).await {
+                Ok(()) => return Ok(()),
+                Err(Trouble::Message(fault)) if fault.is_conflict() && conflicts < isolation::CONFLICTS => {
+                    conflicts += 1
+                }
+                Err(Trouble::Message(fault)) => break fault,
+                Err(away) => return Err(away),
+            }
+        };
+        self.after_failure(work, &fault).await
     }
 
-    /// One member in a transaction of its own; one that can never succeed is set aside.
-    async fn alone(&self, work: &Work<'_, S>, attempts: u32) -> Result<(), Setback> {
-        let Err(setback) = self.attempt(std::iter::once(work)).await else { return Ok(()) };
-        tracing::warn!(service = %self.service.name, place = work.place, attempts, "not handled: {}", setback.why);
-        match &work.task {
-            Task::Handle(envelope, _) if setback.is_final() => self.give_up(envelope, &setback.why, attempts).await,
-            _ => Err(setback),
-        }
+    /// Parks a message after its first attempt, or gives it up.
+    pub(super) async fn after_failure(&self, work: &Work<'_, S>, fault: &Fault) -> Result<(), Trouble> {
+        let policy = self.service.policy(work.kind());
+        let (next, attempts) = fault.verdict(&policy, 1, Duration::ZERO);
+        let mut history = History::default();
+        history.push(fault.entry(self.now(), 1));
+        let wait = match next {
+            retry::Next::Again(wait) => wait,
+            // a key that is to be held has its message tried once more, from its lane, and held there
+            retry::Next::GiveUp if policy.then == retry::Then::Hold && work.envelope().is_some() => Duration::ZERO,
+            retry::Next::GiveUp => return self.give_up(work, fault, attempts.max(1), history).await,
+        };
+        tracing::warn!(service = %self.service.name, event = work.what(), "parked, tried again in {wait:?}: {}", fault.why);
+        let failed = Failed { class: fault.class, error: fault.why.clone(), attempts, history, wait };
+        self.park_run(std::slice::from_ref(work), Some(failed)).await
+    }
+
+    /// Parks members of one lane in their order, the first with its setback, in one transaction.
+    pub(super) async fn park_run(&self, run: &[Work<'_, S>], setback: Option<Failed>) -> Result<(), Trouble> {
+        let mut tx = self.begin().await?;
+        let admissions: Vec<Admission> = run.iter().filter_map(Work::admission).collect();
+        let new = self.service.store.admit(&mut tx, &self.service.name, &admissions).await?;
+        let mut new = new.into_iter();
+        let fresh = run.iter().filter(|work| work.admission().is_none() || new.next() == Some(true));
+        let mut setback = setback;
+        let letters: Vec<_> = fresh.map(|work| work.park(setback.take())).collect();
+        self.service.store.park(&mut tx, &self.service.name, &letters).await?;
+        self.runs_ended(&mut tx, run).await?;
+        tx.commit().await?;
+        self.parked.notify_one();
+        Ok(())
     }
 
     /// All of these in one transaction.
-    async fn attempt<'w>(&self, members: impl Iterator<Item = &'w Work<'w, S>> + Clone) -> Result<(), Setback>
-    where
-        S: 'w,
-    {
-        let mut tx = self.service.store.begin(self.outbox.sealer(Cause::default())).await?;
-        let result = self.run_all(&mut tx, members).await;
-        match result {
-            Ok(()) => Ok(tx.commit().await?),
-            Err(setback) => {
+    async fn attempt(&self, members: &[Work<'_, S>]) -> Result<(), Trouble> {
+        let mut tx = self.begin().await?;
+        match self.run_all(&mut tx, members).await {
+            Ok(tally) => {
+                tx.commit().await.map_err(Trouble::at_commit)?;
+                self.count(&tally);
+                Ok(())
+            }
+            Err(trouble) => {
                 // what the rollback has to say matters less than why it came to it
                 let _ = tx.rollback().await;
-                Err(setback)
+                Err(trouble)
             }
         }
     }
 
-    async fn run_all<'w>(
-        &self,
-        tx: &mut S::Tx,
-        members: impl Iterator<Item = &'w Work<'w, S>> + Clone,
-    ) -> Result<(), Setback>
-    where
-        S: 'w,
-    {
-        let envelopes = members.clone().filter_map(|w| match &w.task {
-            Task::Handle(envelope, handler) => Some((envelope, *handler)),
+    fn count(&self, tally: &Tally) {
+        let name = self.service.name.to_string();
+        metrics::counter!("malote_duplicates_total", "consumer" => name.clone()).increment(tally.duplicates);
+        metrics::counter!("malote_consumed_total", "consumer" => name).increment(tally.handled);
+        if tally.parked {
+            self.parked.notify_one();
+        }
+    }
+
+    async fn run_all(&self, tx: &mut S::Tx, members: &[Work<'_, S>]) -> Result<Tally, Trouble> {
+        let (store, name) = (&self.service.store, &*self.service.name);
+        let handled = members.iter().filter_map(|work| match &work.task {
+            Task::Handle(envelope, handler) => Some((work, envelope, *handler)),
             _ => None,
         });
-        let ids: Vec<Admission> = envelopes.clone().map(|(e, _)| Admission::of(e)).collect();
-        let new = match ids.is_empty() {
-            true => Vec::new(),
-            false => self.service.store.admit(tx, &self.service.name, &ids).await?,
-        };
-        let mut out = Vec::new();
-        for ((envelope, handler), new) in envelopes.zip(new) {
-            if new || malote_core::planted::is("ignore-inbox") {
-                let span = telemetry::process_span(envelope, &self.service.name, self.service.transport.system());
-                out.extend(self.react(tx, envelope, handler).instrument(span).await?);
+        let ids: Vec<Admission> = handled.clone().map(|(_, envelope, _)| Admission::of(envelope)).collect();
+        let new = if ids.is_empty() { Vec::new() } else { store.admit(tx, name, &ids).await? };
+        let news: Vec<_> = handled
+            .zip(new)
+            .filter(|(_, new)| *new || malote_core::planted::is("ignore-inbox"))
+            .map(|(member, _)| member)
+            .collect();
+        let mut tally = Tally { duplicates: (ids.len() - news.len()) as u64, ..Tally::default() };
+        let lanes = self.lanes(tx, news.iter().map(|(work, ..)| &work.lane)).await?;
+        let (mut out, mut behind, mut passing) = (Vec::new(), Vec::new(), Vec::new());
+        for (work, envelope, handler) in news {
+            match lanes.get(&work.lane) {
+                Some(LaneState::Busy) => behind.push(work.park(None)),
+                state => {
+                    let span = telemetry::process_span(envelope, name, self.service.transport.system());
+                    out.extend(self.react(tx, envelope, handler).instrument(span).await.map_err(Trouble::Message)?);
+                    tally.handled += 1;
+                    if state == Some(&LaneState::Passing) {
+                        passing.push(work.lane.clone());
+                    }
+                }
             }
         }
-        for dead in members.filter_map(|w| if let Task::SetAside(dead) = &w.task { Some(dead) } else { None }) {
-            self.service.store.set_aside(tx, dead).await?;
+        if !behind.is_empty() {
+            store.park(tx, name, &behind).await?;
         }
+        if !passing.is_empty() {
+            store.pass(tx, name, &passing).await?;
+        }
+        for work in members {
+            if let Task::Hopeless(_, why) = &work.task {
+                tracing::warn!(service = name, place = work.place, "set aside: {why}");
+                store.set_aside(tx, &work.dead(name, Class::Final, why, 1, History::default())).await?;
+            }
+        }
+        self.runs_ended(tx, members).await?;
         if !out.is_empty() {
-            tx.append(out).await?;
+            tx.append(out).await.map_err(Trouble::at_commit)?;
+        }
+        tally.parked = !behind.is_empty();
+        Ok(tally)
+    }
+
+    /// The state of the lanes that are not free.
+    pub(super) async fn lanes<'l>(
+        &self,
+        tx: &mut S::Tx,
+        lanes: impl Iterator<Item = &'l Lane>,
+    ) -> Result<HashMap<Lane, LaneState>, Trouble> {
+        let mut lanes: Vec<Lane> = lanes.cloned().collect();
+        lanes.sort_unstable();
+        lanes.dedup();
+        if lanes.is_empty() || malote_core::planted::is("lanes-unseen") {
+            return Ok(HashMap::new());
+        }
+        let states = self.service.store.lanes(tx, &self.service.name, &lanes).await?;
+        Ok(lanes.into_iter().zip(states).filter(|(_, state)| *state != LaneState::Free).collect())
+    }
+
+    async fn runs_ended(&self, tx: &mut S::Tx, members: &[Work<'_, S>]) -> Result<(), Trouble> {
+        for work in members.iter().filter(|work| work.suspect) {
+            self.service.store.run_ended(tx, &self.service.name, &work.what()).await?;
         }
         Ok(())
     }
 
-    async fn react(
+    /// Runs a handler, within its time; a panic is a failure like another.
+    pub(super) async fn react(
         &self,
         tx: &mut S::Tx,
         envelope: &Envelope,
         handler: &dyn Handle<S>,
-    ) -> Result<Vec<Envelope>, Setback> {
+    ) -> Result<Vec<Envelope>, Fault> {
         tx.sealer().cause = self.cause_of(envelope);
-        match handler.handle(envelope, tx).await {
+        let handled = match self.guarded(envelope) {
+            Ok(()) => self.within(envelope, handler.handle(envelope, tx)).await,
+            Err(failure) => Err(failure),
+        };
+        match handled {
             Ok(messages) => self.seal(tx, messages),
             Err(failure) => {
-                let setback = Setback::of(&self.service.store, failure);
-                tracing::Span::current().record("error.type", format!("{:?}", setback.class));
-                Err(setback)
+                let fault = Fault::of(&self.service.store, failure);
+                tracing::Span::current().record("error.type", fault.class.as_str());
+                Err(fault)
             }
+        }
+    }
+
+    /// Whether the service lets this be handled now.
+    pub(super) fn guarded(&self, envelope: &Envelope) -> Outcome {
+        self.service.guard.as_ref().map_or(Ok(()), |guard| guard(envelope))
+    }
+
+    /// The outcome of a handler or an effect that takes no longer than it may.
+    pub(super) async fn within<T>(&self, envelope: &Envelope, work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+        let deadline = self.service.policy(Some(&envelope.kind)).deadline;
+        match tokio::time::timeout(deadline, AssertUnwindSafe(work).catch_unwind()).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(panic)) => Err(Failure::retry(format!("it panicked: {}", said(&*panic)))),
+            Err(_) => Err(Failure::retry(format!("it was not done within {deadline:?}"))),
         }
     }
 
@@ -248,32 +249,32 @@ impl<S: Store> Consumer<S> {
         Cause { trace: telemetry::current().or(cause.trace), ..cause }
     }
 
-    pub(super) fn seal(&self, tx: &mut S::Tx, messages: Vec<Message>) -> Result<Vec<Envelope>, Setback> {
+    pub(super) fn seal(&self, tx: &mut S::Tx, messages: Vec<Message>) -> Result<Vec<Envelope>, Fault> {
         let sealer = tx.sealer();
         let sealed: Result<Vec<_>, _> = messages.into_iter().map(|m| sealer.seal(m)).collect();
-        sealed.map_err(|unfit| Setback { class: Class::Final, why: unfit.to_string(), defer: None })
+        sealed.map_err(|unfit| Fault::of_class(Class::Final, &unfit.to_string()))
     }
 
-    /// Marks an event as handled and sets it aside, in one transaction.
-    pub(super) async fn give_up(&self, envelope: &Envelope, why: &str, attempts: u32) -> Result<(), Setback> {
-        let dead = Dead {
-            by: self.consumer_name(),
-            what: envelope.id.to_string(),
-            event_id: Some(envelope.id),
-            kind: Some(envelope.kind.clone()),
-            topic: envelope.topic.clone(),
-            partition: None,
-            offset: None,
-            reason: Dead::reason(why),
-            attempts: attempts.try_into().unwrap_or(i32::MAX),
-            record: wire::encode(envelope),
+    /// Marks a message as given up and sets it aside, in one transaction.
+    async fn give_up(&self, work: &Work<'_, S>, fault: &Fault, attempts: u32, history: History) -> Result<(), Trouble> {
+        let dead = work.dead(&self.service.name, fault.class, &fault.why, attempts, history);
+        let mut tx = self.begin().await?;
+        let new = match work.admission() {
+            Some(admission) => self.service.store.admit(&mut tx, &self.service.name, &[admission]).await? == [true],
+            None => true,
         };
-        let mut tx = self.service.store.begin(self.outbox.sealer(Cause::default())).await?;
-        if self.service.store.admit(&mut tx, &self.service.name, &[Admission::of(envelope)]).await? == [true] {
+        if new {
             self.service.store.set_aside(&mut tx, &dead).await?;
         }
+        self.runs_ended(&mut tx, std::slice::from_ref(work)).await?;
         tx.commit().await?;
-        tracing::warn!(service = %self.service.name, event = %envelope.id, attempts, "set aside: {why}");
+        tracing::warn!(service = %self.service.name, event = dead.what, attempts, "dead letter: {}", fault.why);
         Ok(())
     }
+}
+
+/// What a panic said.
+fn said(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("nothing")
 }

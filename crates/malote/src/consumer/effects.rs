@@ -1,79 +1,194 @@
 //! Effects: calls to the outside, with no transaction open.
 //!
 //! ```text
-//!   seen already? ──no──▶ call(event, key) ──▶ BEGIN · admit · record · append · COMMIT
+//!   known, or behind? ──neither──▶ call(event, key) ──▶ BEGIN · admit · record · append · COMMIT
 //! ```
 //!
 //! A process that dies between the call and the commit calls again, with the same key. Keys go on
 //! side by side; the events of one key keep their order.
 
 use super::{
-    Consumer,
-    batch::{Setback, Task, Work},
+    Consumer, DEATHS,
+    work::{Fault, Task, Trouble, Work},
 };
-use crate::{service::Call, telemetry};
+use crate::{
+    service::{Call, Note},
+    telemetry,
+};
 use futures::{StreamExt, stream};
-use malote_core::{Admission, BoxFuture, Envelope, IdempotencyKey, Store, Transaction};
-use std::{collections::HashMap, ops::ControlFlow};
+use malote_core::{
+    Admission, BoxFuture, Class, Envelope, Failed, FullStore, History, IdempotencyKey, LaneState, Transaction,
+    retry::{Next, Then},
+};
+use std::{ops::ControlFlow, time::Duration};
 use tracing::Instrument;
 use uuid::Uuid;
 
-impl<S: Store> Consumer<S> {
-    /// Calls a run of effects to the end.
-    pub(super) async fn call_all(&self, run: &[Work<'_, S>]) -> ControlFlow<()> {
-        let mut lanes: HashMap<String, Vec<(&Envelope, &dyn Call<S>)>> = HashMap::new();
-        for work in run {
-            if let Task::Call(envelope, effect) = &work.task {
-                lanes.entry(work.lane()).or_default().push((envelope, *effect));
+impl<S: FullStore> Consumer<S> {
+    /// Deals with a run of effects, each of which ends up called and recorded, parked or given up.
+    pub(super) async fn call_all(&self, run: Vec<Work<'_, S>>) -> ControlFlow<()> {
+        let one_by_one = run.iter().any(|work| work.suspect);
+        let mut lanes: Vec<Vec<Work<'_, S>>> = Vec::new();
+        for work in self.not_yet(run).await? {
+            match lanes.iter_mut().find(|lane| lane[0].lane == work.lane) {
+                Some(lane) => lane.push(work),
+                None => lanes.push(vec![work]),
             }
         }
         let calls: Vec<BoxFuture<'_, ControlFlow<()>>> =
-            lanes.into_values().map(|lane| Box::pin(self.call_lane(lane)) as BoxFuture<'_, _>).collect();
-        let ends = stream::iter(calls).buffer_unordered(self.service.settings.effects).collect::<Vec<_>>().await;
+            lanes.into_iter().map(|lane| Box::pin(self.call_lane(lane)) as BoxFuture<'_, _>).collect();
+        let at_once = if one_by_one { 1 } else { self.service.settings.effects };
+        let ends = stream::iter(calls).buffer_unordered(at_once).collect::<Vec<_>>().await;
         match ends.iter().any(ControlFlow::is_break) {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
     }
 
-    async fn call_lane(&self, lane: Vec<(&Envelope, &dyn Call<S>)>) -> ControlFlow<()> {
-        for (envelope, effect) in lane {
-            let mut attempts = 0;
-            while let Err(setback) = self.call(envelope, effect).await {
-                attempts += 1;
-                tracing::warn!(service = %self.service.name, event = %envelope.id, attempts, "not done: {}", setback.why());
-                if setback.is_final() && self.give_up(envelope, setback.why(), attempts).await.is_ok() {
-                    break;
+    /// Those of a run that are not known yet and whose key is free; others of a busy key go behind it.
+    async fn not_yet<'w>(&self, run: Vec<Work<'w, S>>) -> ControlFlow<(), Vec<Work<'w, S>>> {
+        let states = self.until_it_works(|| Box::pin(self.sift(&run))).await?;
+        ControlFlow::Continue(run.into_iter().zip(states).filter(|(_, fresh)| *fresh).map(|(work, _)| work).collect())
+    }
+
+    /// Says of each whether it is to be called, and parks those that are to wait.
+    async fn sift(&self, run: &[Work<'_, S>]) -> Result<Vec<bool>, Trouble> {
+        let (store, name) = (&self.service.store, &*self.service.name);
+        let ids: Vec<Admission> = run.iter().filter_map(Work::admission).collect();
+        let mut fresh: Vec<bool> = store.seen(name, &ids).await?.into_iter().map(|seen| !seen).collect();
+        let mut tx = self.begin().await?;
+        let lanes = self.lanes(&mut tx, run.iter().map(|work| &work.lane)).await?;
+        tx.rollback().await?;
+        let mut behind = Vec::new();
+        for (work, fresh) in run.iter().zip(&mut fresh) {
+            if *fresh && lanes.get(&work.lane) == Some(&LaneState::Busy) {
+                *fresh = false;
+                behind.push(work);
+            }
+        }
+        if !behind.is_empty() {
+            self.park_behind(&behind).await?;
+        }
+        Ok(fresh)
+    }
+
+    /// Parks what is to wait behind something of its key. Where the key has become free meanwhile, it
+    /// is its own head, and due at once.
+    async fn park_behind(&self, members: &[&Work<'_, S>]) -> Result<(), Trouble> {
+        let (store, name) = (&self.service.store, &*self.service.name);
+        let mut tx = self.begin().await?;
+        let ids: Vec<Admission> = members.iter().filter_map(|work| work.admission()).collect();
+        let new = store.admit(&mut tx, name, &ids).await?;
+        let letters: Vec<_> =
+            members.iter().zip(new).filter(|(_, new)| *new).map(|(work, _)| work.park(None)).collect();
+        store.park(&mut tx, name, &letters).await?;
+        tx.commit().await?;
+        self.parked.notify_one();
+        Ok(())
+    }
+
+    /// The effects of one key, in order. When one fails it is parked, and the rest behind it.
+    async fn call_lane(&self, lane: Vec<Work<'_, S>>) -> ControlFlow<()> {
+        for (n, work) in lane.iter().enumerate() {
+            let mut stalls = 0;
+            let fault = loop {
+                match self.call_first(work).await {
+                    Ok(None) => break None,
+                    Ok(Some(fault)) => break Some(fault),
+                    Err(away) => {
+                        stalls += 1;
+                        let wait = self.service.settings.backoff.wait(stalls, fastrand::f64());
+                        self.stalled(&away, wait).await?;
+                    }
                 }
-                let wait = self.service.settings.backoff.wait(attempts, fastrand::f64());
-                self.pause(setback.defer.map_or(wait, |d| wait.max(d))).await?;
+            };
+            let Some(fault) = fault else { continue };
+            let parked = self.until_it_works(|| Box::pin(self.set_back(&lane[n..], &fault))).await?;
+            if parked {
+                break;
             }
         }
         ControlFlow::Continue(())
     }
 
-    async fn call(&self, envelope: &Envelope, effect: &dyn Call<S>) -> Result<(), Setback> {
-        let admission = [Admission::of(envelope)];
-        if self.service.store.seen(&self.service.name, &admission).await? == [true] {
-            return Ok(());
-        }
-        let span = telemetry::process_span(envelope, &self.service.name, self.service.transport.system());
-        async {
-            let store = &self.service.store;
-            let key = operation(&self.service.name, envelope);
-            let note = effect.call(envelope, key).await.map_err(|failure| Setback::of(store, failure))?;
-            let mut tx = store.begin(self.outbox.sealer(self.cause_of(envelope))).await?;
-            if store.admit(&mut tx, &self.service.name, &admission).await? == [true] {
-                let messages = note(&mut tx).await.map_err(|failure| Setback::of(store, failure))?;
-                let out = self.seal(&mut tx, messages)?;
-                if !out.is_empty() {
-                    tx.append(out).await?;
-                }
+    /// The first attempt at one effect: the fault, if it had one. Fails only with trouble of the store.
+    async fn call_first(&self, work: &Work<'_, S>) -> Result<Option<Fault>, Trouble> {
+        let Task::Call(envelope, effect) = &work.task else { return Ok(None) };
+        if work.suspect {
+            let runs = self.service.store.run_begins(&self.service.name, &work.what()).await?;
+            if runs > DEATHS {
+                let why = format!("the process died {} times while it did this", runs - 1);
+                return Ok(Some(Fault::of_class(Class::Final, &why)));
             }
-            Ok(tx.commit().await?)
         }
-        .instrument(span)
-        .await
+        let note = match self.call(envelope, *effect).await {
+            Ok(note) => note,
+            Err(fault) => return Ok(Some(fault)),
+        };
+        match self.record(work, envelope, note).await {
+            Ok(()) => Ok(None),
+            Err(Trouble::Message(fault)) => Ok(Some(fault)),
+            Err(away) => Err(away),
+        }
+    }
+
+    /// After a failure: the first of these is parked with the rest behind it (true), or given up (false).
+    async fn set_back(&self, rest: &[Work<'_, S>], fault: &Fault) -> Result<bool, Trouble> {
+        let Some(first) = rest.first() else { return Ok(false) };
+        let policy = self.service.policy(first.kind());
+        let (next, attempts) = fault.verdict(&policy, 1, Duration::ZERO);
+        let wait = match next {
+            Next::GiveUp if policy.then == Then::GoOn => {
+                self.after_failure(first, fault).await?;
+                return Ok(false);
+            }
+            Next::GiveUp => Duration::ZERO,
+            Next::Again(wait) => wait,
+        };
+        let mut history = History::default();
+        history.push(fault.entry(self.now(), 1));
+        tracing::warn!(service = %self.service.name, event = first.what(), "parked, tried again in {wait:?}: {}", fault.why);
+        let failed = Failed { class: fault.class, error: fault.why.clone(), attempts, history, wait };
+        self.park_run(rest, Some(failed)).await?;
+        Ok(true)
+    }
+
+    /// Calls the outside, within its time.
+    pub(super) async fn call(&self, envelope: &Envelope, effect: &dyn Call<S>) -> Result<Note<S>, Fault> {
+        let span = telemetry::process_span(envelope, &self.service.name, self.service.transport.system());
+        let called = async {
+            self.guarded(envelope)?;
+            let key = operation(&self.service.name, envelope);
+            self.within(envelope, effect.call(envelope, key)).await
+        };
+        called.instrument(span).await.map_err(|failure| Fault::of(&self.service.store, failure))
+    }
+
+    /// Writes down what came of a call, once.
+    async fn record(&self, work: &Work<'_, S>, envelope: &Envelope, note: Note<S>) -> Result<(), Trouble> {
+        let (store, name) = (&self.service.store, &*self.service.name);
+        let mut tx = store.begin(self.outbox.sealer(self.cause_of(envelope))).await?;
+        if store.admit(&mut tx, name, &[Admission::of(envelope)]).await? == [true] {
+            self.write_down(&mut tx, note).await?;
+            let lanes = self.lanes(&mut tx, std::iter::once(&work.lane)).await?;
+            if lanes.get(&work.lane) == Some(&LaneState::Passing) {
+                store.pass(&mut tx, name, std::slice::from_ref(&work.lane)).await?;
+            }
+        }
+        if work.suspect {
+            store.run_ended(&mut tx, name, &work.what()).await?;
+        }
+        tx.commit().await.map_err(Trouble::at_commit)
+    }
+
+    /// Runs what an effect left to be written down.
+    pub(super) async fn write_down(&self, tx: &mut S::Tx, note: Note<S>) -> Result<(), Trouble> {
+        let noted = note(tx).await.map_err(|failure| Trouble::Message(Fault::of(&self.service.store, failure)))?;
+        let out = self.seal(tx, noted).map_err(Trouble::Message)?;
+        if !out.is_empty() {
+            tx.append(out).await.map_err(Trouble::at_commit)?;
+        }
+        Ok(())
     }
 }
 

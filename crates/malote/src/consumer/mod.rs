@@ -1,33 +1,60 @@
 //! From the transport to the effect, once.
 //!
 //! ```text
-//!   next ──▶ sort ──▶ BEGIN · admit all · handlers · append all · COMMIT ──▶ acknowledge
+//!   next ──▶ work ──▶ BEGIN · admit all · lanes · handlers · append all · COMMIT ──▶ acknowledge
 //!                        │ any failure: ROLLBACK, then one by one (core::isolation)
+//!                        ▼
+//!                     parked with its key ──due──▶ retry.rs ──▶ handled, parked again, or a dead letter
 //! ```
 //!
 //! Nothing is acknowledged before its transaction has committed, and a second delivery finds its
 //! inbox row and does nothing. So a record may come twice and takes effect once.
+//!
+//! A message that kills the process is found so: each partition has a custodian in the store, which
+//! gives it back when it ends in good order. Whoever takes over a partition that was never given back
+//! handles its first records one by one and counts each run before it begins (custody.rs).
 
 mod batch;
+mod custody;
 mod effects;
+mod retry;
+mod work;
+
+pub(crate) use retry::Retrier;
 
 use crate::{Health, Outbox, State, service::Service};
-use batch::Work;
-use malote_core::{Delivery, Place, Store, Subscription, TransportError};
-use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
+use chrono::{DateTime, Utc};
+use custody::Custody;
+use malote_core::{
+    BoxFuture, Cause, Delivery, FullStore, Incarnation, Place, Store, StoreError, Subscription, TransportError,
+};
+use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc, time::Duration};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use work::{Trouble, Work};
+
+/// A record over which processes died so many times is given up.
+const DEATHS: u32 = 3;
 
 /// Handles what comes for one service in one process.
 pub(crate) struct Consumer<S: Store> {
     service: Arc<Service<S>>,
     outbox: Outbox<S>,
+    who: Incarnation,
     stop: CancellationToken,
+    /// Told when something was parked.
+    parked: Arc<Notify>,
 }
 
-impl<S: Store> Consumer<S> {
-    pub(crate) fn new(service: Arc<Service<S>>, stop: CancellationToken) -> Self {
+impl<S: FullStore> Consumer<S> {
+    pub(crate) fn new(
+        service: Arc<Service<S>>,
+        who: Incarnation,
+        stop: CancellationToken,
+        parked: Arc<Notify>,
+    ) -> Self {
         let outbox = service.outbox();
-        Self { service, outbox, stop }
+        Self { service, outbox, who, stop, parked }
     }
 
     /// Runs until stopped; an error of the transport ends it, and its supervisor starts it again.
@@ -39,10 +66,13 @@ impl<S: Store> Consumer<S> {
         health.set(part, State::Working);
         let ended = self.consume(&mut *subscription).await;
         subscription.close().await;
+        // nothing is under way any more; if this fails, whoever comes next is careful for nothing
+        let _ = self.service.store.give_back(&self.service.name, self.who).await;
         ended
     }
 
     async fn consume(&self, subscription: &mut dyn Subscription) -> Result<(), TransportError> {
+        let mut custody = Custody::default();
         loop {
             let coming = subscription.next(self.service.settings.batch);
             let Some(deliveries) = self.stop.run_until_cancelled(coming).await else { return Ok(()) };
@@ -51,28 +81,69 @@ impl<S: Store> Consumer<S> {
             if malote_core::planted::is("acknowledge-first") {
                 subscription.acknowledge(&handled).await?;
             }
-            if self.handle(deliveries).await.is_break() {
+            if self.handle(deliveries, &mut custody).await.is_break() {
                 return Ok(());
             }
             subscription.acknowledge(&handled).await?;
         }
     }
 
-    /// Handles a batch to its end; breaks off only when told to stop while something has to be tried again.
-    async fn handle(&self, deliveries: Vec<Delivery>) -> ControlFlow<()> {
-        let work: Vec<Work<'_, S>> = deliveries.into_iter().filter_map(|d| self.sort(d)).collect();
-        // handlers and effects keep their order among each other
-        for run in work.chunk_by(|a, b| a.is_effect() == b.is_effect()) {
-            match run.first().is_some_and(Work::is_effect) {
+    /// Deals with a batch to its end; breaks off only when told to stop while the store is away.
+    async fn handle(&self, deliveries: Vec<Delivery>, custody: &mut Custody) -> ControlFlow<()> {
+        let mut stalls = 0;
+        while let Err(away) = custody::take(self, custody, &deliveries).await {
+            stalls += 1;
+            self.stalled(&away, self.service.settings.backoff.wait(stalls, fastrand::f64())).await?;
+        }
+        let suspects: Vec<bool> = deliveries.iter().map(|delivery| custody.is_suspect(&delivery.place)).collect();
+        let mut runs: Vec<Vec<Work<'_, S>>> = Vec::new();
+        for (delivery, suspect) in deliveries.into_iter().zip(suspects) {
+            let Some(mut work) = Work::of(&self.service, delivery) else { continue };
+            work.suspect = suspect;
+            // handlers and effects keep their order among each other
+            match runs.last_mut() {
+                Some(run) if run[0].is_effect() == work.is_effect() => run.push(work),
+                _ => runs.push(vec![work]),
+            }
+        }
+        for run in runs {
+            match run[0].is_effect() {
                 true => self.call_all(run).await?,
-                false => self.handle_all(run).await?,
+                false => self.handle_all(&run).await?,
             }
         }
         ControlFlow::Continue(())
     }
 
-    /// Waits before another attempt; breaks when told to stop.
-    async fn pause(&self, wait: std::time::Duration) -> ControlFlow<()> {
+    async fn begin(&self) -> Result<S::Tx, StoreError> {
+        self.service.store.begin(self.outbox.sealer(Cause::default())).await
+    }
+
+    fn now(&self) -> DateTime<Utc> {
+        self.outbox.clock().now()
+    }
+
+    /// Does something with the store until it works; breaks when told to stop before.
+    async fn until_it_works<'a, T>(
+        &'a self,
+        mut work: impl FnMut() -> BoxFuture<'a, Result<T, Trouble>>,
+    ) -> ControlFlow<(), T> {
+        let mut stalls = 0;
+        loop {
+            match work().await {
+                Ok(done) => return ControlFlow::Continue(done),
+                Err(away) => {
+                    stalls += 1;
+                    let wait = self.service.settings.backoff.wait(stalls, fastrand::f64());
+                    self.stalled(&away, wait).await?;
+                }
+            }
+        }
+    }
+
+    /// The store is away: says so and waits; breaks when told to stop.
+    async fn stalled(&self, away: &Trouble, wait: Duration) -> ControlFlow<()> {
+        tracing::warn!(service = %self.service.name, "nothing is handled for {wait:?}: {}", away.why());
         match self.stop.run_until_cancelled(tokio::time::sleep(wait)).await {
             Some(()) => ControlFlow::Continue(()),
             None => ControlFlow::Break(()),

@@ -2,7 +2,10 @@
 
 use crate::telemetry::Sending;
 use futures::{StreamExt, stream::FuturesUnordered};
-use malote_core::{BoxFuture, Dead, Envelope, Failure, Publisher, Report, Reports, Row, TransportError, wire};
+use malote_core::{
+    Admission, BoxFuture, By, Class, Dead, Envelope, Failure, History, Publisher, RawRecord, Report, Reports, Row,
+    TransportError, cut_reason, wire,
+};
 use tokio::sync::mpsc;
 
 /// What became of a batch of rows.
@@ -108,30 +111,40 @@ async fn settle(
 
 fn refusal(relay: &str, envelope: &Envelope, why: &str) -> Dead {
     Dead {
-        by: format!("relay {relay}"),
+        by: By::Relay(relay.to_owned()),
         what: envelope.id.to_string(),
-        event_id: Some(envelope.id),
+        admission: Some(Admission::of(envelope)),
         kind: Some(envelope.kind.clone()),
         topic: envelope.topic.clone(),
+        key: Some(envelope.key.clone()),
         partition: None,
         offset: None,
-        reason: Dead::reason(why),
+        class: Class::Final,
+        reason: cut_reason(why),
         attempts: 1,
+        history: History::default(),
+        correlation_id: envelope.correlation_id.clone(),
+        trace: envelope.trace.as_ref().map(|trace| trace.parent.clone()),
         record: wire::encode(envelope),
     }
 }
 
 fn unreadable(relay: &str, seq: i64, why: &str) -> Dead {
     Dead {
-        by: format!("relay {relay}"),
+        by: By::Relay(relay.to_owned()),
         what: format!("outbox row {seq}"),
-        event_id: None,
+        admission: None,
         kind: None,
         topic: String::new(),
+        key: None,
         partition: None,
         offset: Some(seq),
-        reason: Dead::reason(why),
+        class: Class::Final,
+        reason: cut_reason(why),
         attempts: 1,
-        record: malote_core::RawRecord::default(),
+        history: History::default(),
+        correlation_id: None,
+        trace: None,
+        record: RawRecord::default(),
     }
 }
