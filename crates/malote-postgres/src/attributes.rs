@@ -20,17 +20,27 @@ const TRACE_STATE: &str = "tracestate";
 
 /// Writes the attributes that have no column of their own.
 pub(crate) fn write(envelope: &Envelope) -> Result<String, serde_json::Error> {
-    serde_json::to_string(&Attributes(envelope))
+    serde_json::to_string(&Attributes { envelope, timed: true })
 }
 
-struct Attributes<'e>(&'e Envelope);
+/// Writes them without the time: it is that of the row, when there will be one in the outbox.
+pub(crate) fn write_untimed(envelope: &Envelope) -> Result<String, serde_json::Error> {
+    serde_json::to_string(&Attributes { envelope, timed: false })
+}
+
+struct Attributes<'e> {
+    envelope: &'e Envelope,
+    timed: bool,
+}
 
 impl Serialize for Attributes<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let envelope = self.0;
+        let envelope = self.envelope;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry(SOURCE, &envelope.source)?;
-        map.serialize_entry(TIME, &envelope.time.to_rfc3339_opts(SecondsFormat::Micros, true))?;
+        if self.timed {
+            map.serialize_entry(TIME, &envelope.time.to_rfc3339_opts(SecondsFormat::Micros, true))?;
+        }
         map.serialize_entry(CONTENT_TYPE, &envelope.content_type)?;
         if let Some(id) = &envelope.correlation_id {
             map.serialize_entry(CORRELATION, id)?;

@@ -27,17 +27,23 @@
 mod adopted;
 mod attributes;
 mod connect;
+mod custody;
 mod dead;
 mod error;
 mod idempotency;
 mod inbox;
 mod keeper;
+mod lane;
 mod migrate;
 mod name;
 mod outbox;
+mod parked;
 #[cfg(feature = "planted")]
 mod planted;
+mod record;
 mod relay;
+mod scheduled;
+mod settle;
 mod sql;
 mod store;
 mod tx;

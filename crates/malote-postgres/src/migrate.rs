@@ -5,7 +5,10 @@ use malote_core::{StoreError, planted};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 
 /// In order; a migration that was released is never changed.
-const MIGRATIONS: &[(i32, &str, &str)] = &[(1, "first", include_str!("../sql/migrations/0001_first.sql"))];
+const MIGRATIONS: &[(i32, &str, &str)] = &[
+    (1, "first", include_str!("../sql/migrations/0001_first.sql")),
+    (2, "waiting", include_str!("../sql/migrations/0002_waiting.sql")),
+];
 
 impl Postgres {
     /// Brings malote's tables to this version. Any number of processes may do it at once and as often

@@ -194,7 +194,8 @@ impl Store for Postgres {
     }
 }
 
-/// Microseconds, as the statements take a duration.
+/// Microseconds, as the statements take a duration; a thousand years at most, which PostgreSQL's times can hold.
 pub(crate) fn micros(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1e6
+    const LONGEST: f64 = 1e6 * 3600.0 * 24.0 * 365.0 * 1000.0;
+    (duration.as_secs_f64() * 1e6).min(LONGEST)
 }

@@ -11,7 +11,7 @@
 //!   believes to be in one, to roll back.
 
 use crate::{Problem, error::class_of_commit, store::Inner};
-use malote_core::{Envelope, Event, Message, Sealer, StoreError, Transaction, planted};
+use malote_core::{Envelope, Event, Message, Sealer, StoreError, Transaction, When, planted};
 use sqlx::{Executor, PgConnection, Postgres as Db};
 use std::{
     fmt,
@@ -54,11 +54,35 @@ impl Tx {
     /// # Errors
     /// When the event could never be delivered (too large, a NUL in its key), or the statement fails.
     pub async fn publish<E: Event>(&mut self, event: E) -> Result<Uuid, StoreError> {
-        let sealed = Message::of(&event).and_then(|message| self.sealer.seal(message));
-        let envelope = sealed.map_err(|unfit| Problem::from(unfit).while_doing(format!("publishing {}", E::TYPE)))?;
+        let envelope = self.seal(&event, "publishing")?;
         let id = envelope.id;
         Transaction::append(self, vec![envelope]).await?;
         Ok(id)
+    }
+
+    /// Says something later, in this transaction: after a time or at one, by the database's clock, never
+    /// before it. Returns the envelope's id, by which it can be taken back until then.
+    ///
+    /// # Errors
+    /// See [`Tx::publish`].
+    pub async fn schedule<E: Event>(&mut self, event: E, when: impl Into<When>) -> Result<Uuid, StoreError> {
+        let envelope = self.seal(&event, "scheduling")?;
+        let id = envelope.id;
+        Transaction::schedule(self, when.into(), envelope).await?;
+        Ok(id)
+    }
+
+    /// Takes back what was scheduled, in this transaction; false when it has been sent, or taken back.
+    ///
+    /// # Errors
+    /// When the statement fails.
+    pub async fn cancel(&mut self, id: Uuid) -> Result<bool, StoreError> {
+        Transaction::cancel(self, id).await
+    }
+
+    fn seal<E: Event>(&self, event: &E, doing: &str) -> Result<Envelope, StoreError> {
+        let sealed = Message::of(event).and_then(|message| self.sealer.seal(message));
+        sealed.map_err(|unfit| Problem::from(unfit).while_doing(format!("{doing} {}", E::TYPE)))
     }
 
     /// Commits, and wakes the relay if anything was published.
@@ -143,6 +167,16 @@ impl Transaction for Tx {
         inner.append(self, &envelopes).await?;
         self.appended = true;
         Ok(())
+    }
+
+    async fn schedule(&mut self, when: When, envelope: Envelope) -> Result<(), StoreError> {
+        let inner = self.inner.clone();
+        inner.schedule(self, when, &envelope).await
+    }
+
+    async fn cancel(&mut self, id: Uuid) -> Result<bool, StoreError> {
+        let inner = self.inner.clone();
+        inner.cancel(self, id).await
     }
 
     fn sealer(&mut self) -> &mut Sealer {

@@ -3,7 +3,7 @@
 use super::store::{PATIENCE, sealer};
 use bytes::Bytes;
 use chrono::{Days, NaiveDate};
-use malote_core::{Admission, Class, Dead, RawRecord, Store, StoreError, Transaction};
+use malote_core::{Admission, By, Class, Dead, History, RawRecord, Setback, Store, StoreError, Transaction};
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -73,16 +73,23 @@ pub async fn what_is_admitted_is_seen<S: Store>(store: S) {
 /// Whatever it holds: setting aside never fails over what is set aside, and twice is once.
 pub async fn whatever_is_set_aside_is_kept<S: Store>(store: S) {
     let bytes = Bytes::from_static(b"\0\xff\xfe");
+    let mut history = History::default();
+    history.push(Setback::failed(chrono::DateTime::UNIX_EPOCH, 1, Class::Final, "\0\u{1f511}"));
     let worst = Dead {
-        by: "consumer \0ledger".into(),
+        by: By::Consumer("\0ledger".into()),
         what: "payments/3/\0 17".into(),
-        event_id: None,
+        admission: None,
         kind: Some("\0".into()),
         topic: "pay\0ments".into(),
+        key: Some("\0\u{1f511}".repeat(20_000)),
         partition: Some(i32::MAX),
         offset: Some(i64::MAX),
+        class: Class::Final,
         reason: "\u{1f511}\0".repeat(100_000),
-        attempts: 3,
+        attempts: u32::MAX,
+        history,
+        correlation_id: Some("\0".into()),
+        trace: Some("\0".into()),
         record: RawRecord {
             key: Some(bytes.clone()),
             headers: vec![("a\0b".into(), bytes.clone()), ("a".into(), Bytes::new())],
@@ -90,8 +97,10 @@ pub async fn whatever_is_set_aside_is_kept<S: Store>(store: S) {
         },
     };
     let bare = Dead {
-        event_id: Some(Uuid::now_v7()),
+        what: "bare".into(),
+        admission: Some(event(0)),
         kind: None,
+        key: None,
         partition: None,
         offset: None,
         record: RawRecord { key: None, headers: Vec::new(), payload: None },

@@ -1,0 +1,5 @@
+-- Says of events what became of them.
+UPDATE malote.inbox i
+   SET state = $4
+  FROM unnest($2::uuid[], $3::date[]) AS e (event_id, day)
+ WHERE i.consumer = $1 AND i.event_id = e.event_id AND i.day = e.day
