@@ -64,7 +64,7 @@ impl Books {
         let mut payment = PgConnection::connect(&url("payment")).await?;
         let mut notification = PgConnection::connect(&url("notification")).await?;
         let all: i64 = sqlx::query_scalar("SELECT count(*) FROM payments").fetch_one(&mut payment).await?;
-        let created = "SELECT count(*) FROM payments WHERE status = 'CREATED'";
+        let created = "SELECT count(*) FROM payments WHERE status IN ('CREATED', 'UNDER_REVIEW')";
         let created: i64 = sqlx::query_scalar(created).fetch_one(&mut payment).await?;
         let told = "SELECT count(DISTINCT payment_id) FROM notifications";
         let told: i64 = sqlx::query_scalar(told).fetch_one(&mut notification).await?;

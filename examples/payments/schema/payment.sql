@@ -7,9 +7,12 @@ CREATE TABLE IF NOT EXISTS payments (
     amount     BIGINT NOT NULL CHECK (amount > 0),
     sender     TEXT NOT NULL,
     receiver   TEXT NOT NULL,
-    status     TEXT NOT NULL DEFAULT 'CREATED' CHECK (status IN ('CREATED', 'SETTLED', 'REJECTED', 'FAILED')),
+    status     TEXT NOT NULL DEFAULT 'CREATED' 
+               CHECK (status IN ('CREATED', 'SETTLED', 'REJECTED', 'FAILED', 'UNDER_REVIEW')),
     -- a code, where the payment was refused
     reason     TEXT,
+    -- the scheduled event that asks for a review, until there is an outcome
+    deadline   TEXT,
     created_at TIMESTAMPTZ NOT NULL DEFAULT CURRENT_TIMESTAMP,
     changed_at TIMESTAMPTZ NOT NULL DEFAULT CURRENT_TIMESTAMP,
     CHECK ((status IN ('REJECTED', 'FAILED')) = (reason IS NOT NULL))

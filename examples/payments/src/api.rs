@@ -129,7 +129,7 @@ impl Checked {
 pub struct Payment {
     /// The payment.
     pub id: Uuid,
-    /// CREATED, SETTLED, REJECTED or FAILED.
+    /// CREATED, SETTLED, REJECTED, FAILED or UNDER_REVIEW.
     pub status: String,
     /// Why it was rejected or failed, as a code.
     #[serde(skip_serializing_if = "Option::is_none")]

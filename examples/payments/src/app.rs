@@ -4,6 +4,7 @@ use crate::{
     api,
     channel::{Channel, Smtp, Webhook},
     config::{Carrier, Config, Invalid, Notices, Stores},
+    faults::Faults,
     http, postgres,
     risk::Rules,
     sqlite,
@@ -66,6 +67,10 @@ pub struct Setup {
     pub lease: Option<Duration>,
     /// How long requests may take, and their keys be taken.
     pub times: edge::Limits,
+    /// How long a payment may be without an outcome.
+    pub deadline: Duration,
+    /// Where a service is told to fail, for demonstrations.
+    pub faults: Faults,
     /// What may be asked for.
     pub limits: api::Limits,
     /// What fraud holds payments against.
@@ -181,6 +186,8 @@ async fn setup(config: &Config, stop: &CancellationToken) -> Result<Setup, Fatal
         transport: transport(config).await?,
         lease: config.lease,
         times: times(config.request),
+        deadline: config.deadline,
+        faults: Faults::in_folder(&config.data),
         limits: config.limits,
         rules: config.rules.clone(),
         channel: channel(&config.notices)?,

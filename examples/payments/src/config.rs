@@ -24,6 +24,8 @@ pub struct Config {
     pub lease: Option<Duration>,
     /// How long a request may take; its key is free again for others after three times that.
     pub request: Option<Duration>,
+    /// How long a payment may be without an outcome; then it is under review.
+    pub deadline: Duration,
     /// What may be asked for.
     pub limits: api::Limits,
     /// What fraud holds payments against.
@@ -131,6 +133,7 @@ Environment:
   MALOTE_LEASE_MS               how long a killed process is waited for, at least 500 [5000; 3000 on the embedded log]
   MALOTE_REQUEST_MS             how long a request may take; if its process is killed, its key is taken for three times
                                 that [10000]
+  MALOTE_PAYMENT_DEADLINE_MS    how long a payment may be without an outcome; then it is UNDER_REVIEW [60000]
   MALOTE_REDIS                  redis://… in front of the idempotency keys [none]
   MALOTE_MAX_AMOUNT             largest amount of a payment, in minor units [1000000000000000]
   MALOTE_FRAUD_APPROVE_PERCENT  how many of a hundred payments fraud approves [70]
@@ -193,6 +196,7 @@ impl Config {
             redis: env.secret("MALOTE_REDIS"),
             lease: env.milliseconds("MALOTE_LEASE_MS")?,
             request: env.milliseconds("MALOTE_REQUEST_MS")?,
+            deadline: env.milliseconds("MALOTE_PAYMENT_DEADLINE_MS")?.unwrap_or(Duration::from_secs(60)),
             limits: api::Limits {
                 amount: env.within("MALOTE_MAX_AMOUNT", api::Limits::default().amount, 1..=i64::MAX)?,
             },
@@ -305,6 +309,7 @@ mod tests {
             ("MALOTE_LEASE_MS", "5s"),
             ("MALOTE_LEASE_MS", "0"),
             ("MALOTE_REQUEST_MS", "-5"),
+            ("MALOTE_PAYMENT_DEADLINE_MS", "0"),
             ("MALOTE_KAFKA_SESSION_MS", "-1"),
             ("MALOTE_MAX_AMOUNT", "0"),
             ("MALOTE_MAX_AMOUNT", "1e15"),

@@ -44,6 +44,13 @@ payment_event! {
         received_at: DateTime<Utc>,
     }
 }
+impl PaymentReceived {
+    /// The event that asks for a review of this payment.
+    pub fn overdue(&self) -> PaymentOverdue {
+        let Self { id, amount, from, to, .. } = self.clone();
+        PaymentOverdue { id, amount, from, to }
+    }
+}
 payment_event! {
     /// The payment may be made, as far as fraud is concerned.
     PaymentApproved = "payment.approved.v1" {}
@@ -65,6 +72,11 @@ payment_event! {
         /// Why.
         reason: Reason,
     }
+}
+
+payment_event! {
+    /// The payment should have had an outcome by now; said by the payment service to itself.
+    PaymentOverdue = "payment.overdue.v1" {}
 }
 
 /// Why a payment came to nothing: a code for programs. Readers must expect codes they do not know.
@@ -116,8 +128,11 @@ impl fmt::Display for Reason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Status {
-    /// On its way; the only status that may change.
+    /// On its way.
     Created,
+    /// Without an outcome by its deadline: people look at it. A late outcome still counts.
+    #[serde(rename = "UNDER_REVIEW")]
+    UnderReview,
     /// The money was moved.
     Settled,
     /// Fraud said no.
@@ -131,6 +146,7 @@ impl Status {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Created => "CREATED",
+            Self::UnderReview => "UNDER_REVIEW",
             Self::Settled => "SETTLED",
             Self::Rejected => "REJECTED",
             Self::Failed => "FAILED",

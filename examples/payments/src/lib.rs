@@ -6,7 +6,8 @@
 //!
 //! ```text
 //!   service       consumes                      emits                owns
-//!   payment       settled, rejected, failed     received             the payment and its status
+//!   payment       settled, rejected, failed,    received, overdue    the payment and its status
+//!                 overdue
 //!   fraud         received                      approved, rejected   decisions
 //!   ledger        approved                      settled, failed      accounts and entries
 //!   notification  settled, rejected, failed     nothing              what was sent
@@ -20,6 +21,7 @@ pub mod app;
 pub mod channel;
 pub mod config;
 pub mod contracts;
+pub mod faults;
 pub mod http;
 pub mod money;
 pub mod postgres;

@@ -52,6 +52,8 @@ pub fn mount(runtime: Runtime, name: Name, db: Db, setup: &Setup) -> Result<(Run
         Name::Ledger => (ledger::service(db, transport), Router::new()),
         Name::Notification => (notification::service(db, transport, setup.channel.clone()), Router::new()),
     };
+    let faults = setup.faults.of(name.as_str());
+    let service = service.guard(move |_| faults.check());
     Ok((runtime.with(leased(service, setup)), routes))
 }
 
@@ -70,7 +72,7 @@ fn edge(db: Db, setup: &Setup) -> Result<Router, Unsound> {
         None => once,
     };
     tokio::spawn(once.clone().janitor(setup.stop.clone()));
-    Ok(payment::router(db, setup.limits, once))
+    Ok(payment::router(db, setup.limits, setup.deadline, once))
 }
 
 /// An error of the database, with what was being attempted and what it means.

@@ -5,13 +5,18 @@
 //! that has ended does not change any more.
 //!
 //! ```text
-//!   CREATED ──settled──▶ SETTLED      CREATED ──rejected──▶ REJECTED      CREATED ──failed──▶ FAILED
+//!   CREATED ────settled, rejected, failed────▶ SETTLED, REJECTED, FAILED
+//!      │ no outcome by the deadline                    ▲
+//!      └────────────▶ UNDER_REVIEW ────────a late one──┘
 //! ```
+//!
+//! The deadline is an event to itself, scheduled in the transaction that writes the payment down and
+//! taken back in the one that ends it.
 
 use super::{Db, Tx, failed as store_error};
 use crate::{
     api::{self, Payment, PaymentRequest},
-    contracts::{PaymentFailed, PaymentReceived, PaymentRejected, PaymentSettled, Reason, Status},
+    contracts::{PaymentFailed, PaymentOverdue, PaymentReceived, PaymentRejected, PaymentSettled, Reason, Status},
 };
 use axum::{
     Router,
@@ -25,7 +30,7 @@ use malote::{
     edge::{Attempt, Body, Idempotency, Problem},
     planted,
 };
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
 /// What it owns.
@@ -33,7 +38,13 @@ pub const SCHEMA: &str = include_str!("../../schema/payment.sql");
 
 /// The service and its handlers.
 pub fn service(db: Db, transport: Arc<dyn Transport>) -> Service<Db> {
-    Service::new("payment", db, transport).emits::<PaymentReceived>().on(settled).on(rejected).on(failed)
+    Service::new("payment", db, transport)
+        .emits::<PaymentReceived>()
+        .emits::<PaymentOverdue>()
+        .on(settled)
+        .on(rejected)
+        .on(failed)
+        .on(overdue)
 }
 
 async fn settled(payment: PaymentSettled, tx: &mut Tx) -> Outcome {
@@ -48,16 +59,35 @@ async fn failed(payment: PaymentFailed, tx: &mut Tx) -> Outcome {
     end(payment.id, Status::Failed, Some(payment.reason), tx).await
 }
 
+/// A payment that has no outcome yet is put before people; one that has ended, or that nobody made, is
+/// none of them.
+async fn overdue(payment: PaymentOverdue, tx: &mut Tx) -> Outcome {
+    let id = payment.id.to_string();
+    let review = sqlx::query(
+        "UPDATE payments SET status = 'UNDER_REVIEW', changed_at = CURRENT_TIMESTAMP, deadline = NULL
+          WHERE id = $1 AND status = 'CREATED'",
+    );
+    if review.bind(&id).execute(&mut **tx).await?.rows_affected() == 1 {
+        tracing::warn!(payment = id, "the payment has no outcome in time: under review");
+    }
+    Ok(())
+}
+
 /// Ends a payment, or records that it had ended already.
 async fn end(id: Uuid, wanted: Status, reason: Option<Reason>, tx: &mut Tx) -> Outcome {
-    const UPDATE: &str = "UPDATE payments SET status = $2, reason = $3, changed_at = CURRENT_TIMESTAMP WHERE id = $1";
+    const UPDATE: &str = "UPDATE payments SET status = $2, reason = $3, changed_at = CURRENT_TIMESTAMP
+                           WHERE id = $1 RETURNING deadline";
     const IF_OPEN: &str = "UPDATE payments SET status = $2, reason = $3, changed_at = CURRENT_TIMESTAMP
-                            WHERE id = $1 AND status = 'CREATED'";
+                            WHERE id = $1 AND status IN ('CREATED', 'UNDER_REVIEW') RETURNING deadline";
     let update = if planted::is("payment-final") { UPDATE } else { IF_OPEN };
     let id = id.to_string();
     let reason = reason.as_ref().map(Reason::as_str);
-    let changed = sqlx::query(update).bind(&id).bind(wanted.as_str()).bind(reason).execute(&mut **tx).await?;
-    if changed.rows_affected() == 1 {
+    let changed = sqlx::query_scalar(update).bind(&id).bind(wanted.as_str()).bind(reason);
+    let changed: Option<Option<String>> = changed.fetch_optional(&mut **tx).await?;
+    if let Some(deadline) = changed {
+        if let Some(deadline) = deadline.and_then(|id| id.parse().ok()) {
+            tx.cancel(deadline).await?;
+        }
         return Ok(());
     }
     let refused = sqlx::query(
@@ -73,16 +103,18 @@ async fn end(id: Uuid, wanted: Status, reason: Option<Reason>, tx: &mut Tx) -> O
 }
 
 /// The service's HTTP interface.
-pub fn router(db: Db, limits: api::Limits, idempotency: Idempotency<Db>) -> Router {
+pub fn router(db: Db, limits: api::Limits, deadline: Duration, idempotency: Idempotency<Db>) -> Router {
     let once = Router::new().route("/payment", post(create)).route("/payments", post(create));
     let read = Router::new().route("/payment/{id}", get(show)).route("/payments/{id}", get(show));
-    once.route_layer(idempotency).merge(read).with_state(Edge { db, limits })
+    once.route_layer(idempotency).merge(read).with_state(Edge { db, limits, deadline })
 }
 
 #[derive(Clone)]
 struct Edge {
     db: Db,
     limits: api::Limits,
+    /// How long a payment may be without an outcome.
+    deadline: Duration,
 }
 
 async fn create(
@@ -92,11 +124,13 @@ async fn create(
 ) -> Result<Response, Problem> {
     let received = edge.limits.check(request)?.received(Uuid::now_v7(), Utc::now());
     let mut tx = attempt.begin().await?;
-    sqlx::query("INSERT INTO payments (id, amount, sender, receiver) VALUES ($1, $2, $3, $4)")
+    let deadline = tx.schedule(received.overdue(), edge.deadline).await?;
+    sqlx::query("INSERT INTO payments (id, amount, sender, receiver, deadline) VALUES ($1, $2, $3, $4, $5)")
         .bind(received.id.to_string())
         .bind(received.amount)
         .bind(&received.from)
         .bind(&received.to)
+        .bind(deadline.to_string())
         .execute(&mut *tx)
         .await
         .map_err(|error| store_error(&edge.db, "writing a payment down", error))?;

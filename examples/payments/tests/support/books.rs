@@ -78,7 +78,8 @@ impl Books {
     /// Waits until every payment has ended and every end was told.
     pub async fn quiet(&self, payments: i64) {
         until("every payment ends", || async {
-            let open = self.payment.number("SELECT count(*) FROM payments WHERE status = 'CREATED'").await;
+            let open =
+                self.payment.number("SELECT count(*) FROM payments WHERE status IN ('CREATED', 'UNDER_REVIEW')").await;
             (open == 0).then_some(())
         })
         .await;
@@ -93,7 +94,10 @@ impl Books {
     pub async fn check(&self, payments: i64) {
         let all = "SELECT count(*) FROM payments";
         assert_eq!(self.payment.number(all).await, payments, "a payment was lost or made twice");
-        assert_eq!(self.payment.number("SELECT count(*) FROM payments WHERE status = 'CREATED'").await, 0);
+        assert_eq!(
+            self.payment.number("SELECT count(*) FROM payments WHERE status IN ('CREATED', 'UNDER_REVIEW')").await,
+            0
+        );
         assert_eq!(self.payment.number("SELECT count(*) FROM refused_changes").await, 0);
         assert_eq!(self.fraud.number("SELECT count(*) FROM decisions").await, payments);
         self.check_agreement().await;

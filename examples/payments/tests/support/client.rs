@@ -82,7 +82,7 @@ impl Client {
             let answer = self.get(&format!("/payment/{id}")).await.ok()?;
             assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
             let payment = answer.json();
-            (payment["status"] != "CREATED").then_some(payment)
+            (!["CREATED", "UNDER_REVIEW"].iter().any(|open| payment["status"] == *open)).then_some(payment)
         })
         .await
     }
