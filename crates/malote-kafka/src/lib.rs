@@ -39,7 +39,7 @@ mod topics;
 
 pub use config::{Builder, ConfigError};
 
-use malote_core::{BoxFuture, Publisher, Subscription, Transport, TransportError};
+use malote_core::{BoxFuture, Keeps, Publisher, Subscription, Transport, TransportError};
 use std::sync::{
     Arc,
     atomic::{AtomicU64, AtomicUsize},
@@ -104,6 +104,10 @@ impl Transport for Kafka {
 
     fn ensure<'a>(&'a self, topics: &'a [String]) -> BoxFuture<'a, Result<(), TransportError>> {
         Box::pin(self.shared.topics.ensure(topics))
+    }
+
+    fn keeps<'a>(&'a self, topics: &'a [String]) -> BoxFuture<'a, Result<Keeps, TransportError>> {
+        Box::pin(self.shared.topics.keeps(topics))
     }
 
     fn publisher(&self) -> BoxFuture<'_, Result<Box<dyn Publisher>, TransportError>> {

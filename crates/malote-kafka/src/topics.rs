@@ -8,9 +8,9 @@ use crate::{
     config::{Builder, ConfigError, refused},
     log::Quiet,
 };
-use malote_core::{TransportError, planted};
+use malote_core::{Keeps, TransportError, planted};
 use rdkafka::{
-    admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
+    admin::{AdminClient, AdminOptions, ConfigResource, NewTopic, ResourceSpecifier, TopicReplication},
     error::{KafkaError, RDKafkaErrorCode},
 };
 use std::{
@@ -98,6 +98,24 @@ impl Topics {
         Ok(missing)
     }
 
+    /// How long the brokers keep what is sent to these topics, by the topics' own settings.
+    pub(crate) async fn keeps(&self, topics: &[String]) -> Result<Keeps, TransportError> {
+        let doing = "asking how long topics keep their records";
+        let asked: Vec<_> = topics.iter().map(|topic| ResourceSpecifier::Topic(topic)).collect();
+        if asked.is_empty() {
+            return Ok(Keeps::For(Duration::ZERO));
+        }
+        let options = AdminOptions::new().request_timeout(Some(ASK));
+        let told = self.admin.describe_configs(&asked, &options).await;
+        let told = told.map_err(|error| TransportError::transient(doing, error))?;
+        let mut longest = Keeps::For(Duration::ZERO);
+        for topic in told {
+            let topic = topic.map_err(|code| TransportError::transient(doing, KafkaError::AdminOp(code)))?;
+            longest = longer(longest, kept(&topic));
+        }
+        Ok(longest)
+    }
+
     fn note(&self, topic: &str, count: u32) {
         let count = if planted::is("kafka-outgrown") { self.partitions } else { count };
         let before = lock(&self.known).insert(topic.to_owned(), count);
@@ -174,6 +192,26 @@ impl Topics {
                 Err(error) => tracing::warn!(target: "malote::kafka", %error, "the partition counts are not known"),
             }
         }
+    }
+}
+
+/// How long a topic with these settings keeps a record. A negative time is for ever, and so is a
+/// compacted topic's latest record of each key.
+fn kept(topic: &ConfigResource) -> Keeps {
+    let setting = |name: &str| topic.get(name).and_then(|entry| entry.value.as_deref());
+    let deletes = setting("cleanup.policy").is_none_or(|policy| policy.split(',').any(|p| p.trim() == "delete"));
+    match setting("retention.ms").map(str::parse::<i64>) {
+        _ if !deletes => Keeps::Always,
+        Some(Ok(ms)) => u64::try_from(ms).map_or(Keeps::Always, |ms| Keeps::For(Duration::from_millis(ms))),
+        _ => Keeps::Unknown,
+    }
+}
+
+fn longer(a: Keeps, b: Keeps) -> Keeps {
+    match (a, b) {
+        (Keeps::Unknown, _) | (_, Keeps::Unknown) => Keeps::Unknown,
+        (Keeps::Always, _) | (_, Keeps::Always) => Keeps::Always,
+        (Keeps::For(a), Keeps::For(b)) => Keeps::For(a.max(b)),
     }
 }
 

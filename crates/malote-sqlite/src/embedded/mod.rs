@@ -24,7 +24,9 @@ mod retention;
 mod subscription;
 mod writer;
 
-use malote_core::{BoxFuture, Envelope, Publisher, Report, Reports, Subscription, Transport, TransportError, wire};
+use malote_core::{
+    BoxFuture, Envelope, Keeps, Publisher, Report, Reports, Subscription, Transport, TransportError, wire,
+};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -156,6 +158,11 @@ impl Transport for Embedded {
             });
             ensured.await.map_err(|e| TransportError::transient("making topics", e))
         })
+    }
+
+    fn keeps<'a>(&'a self, _topics: &'a [String]) -> BoxFuture<'a, Result<Keeps, TransportError>> {
+        // a group has acknowledged a record before its time begins to count
+        Box::pin(std::future::ready(Ok(Keeps::For(self.0.settings.keep))))
     }
 
     fn publisher(&self) -> BoxFuture<'_, Result<Box<dyn Publisher>, TransportError>> {
