@@ -4,7 +4,7 @@
 mod common;
 
 use common::*;
-use malote::{Failure, Outcome, Runtime, Service, Transaction, Transport, partition, retry::Backoff, with};
+use malote::{Failure, Outcome, Runtime, Service, Transaction, Transport, partition, retry::Policy, with};
 use std::{
     collections::HashMap,
     sync::{Arc, atomic::AtomicI64, atomic::Ordering},
@@ -21,17 +21,8 @@ on_each_store!(
     records_that_are_no_events_are_set_aside,
 );
 
-fn quick() -> Backoff {
-    Backoff { first: Duration::from_millis(5), most: Duration::from_millis(50) }
-}
-
-/// Publishes pings as service `asker`.
-async fn ask<S: TestStore>(store: &S, pings: impl IntoIterator<Item = Ping>) {
-    let outbox = malote::Outbox::new("asker", store.clone());
-    let mut tx = outbox.begin().await.unwrap();
-    let sealed = pings.into_iter().map(|p| tx.sealer().seal(malote::Message::of(&p).unwrap()).unwrap()).collect();
-    tx.append(sealed).await.unwrap();
-    tx.commit().await.unwrap();
+fn quick() -> Policy {
+    Policy { attempts: 1000, ..Policy::default() }.backoff(Duration::from_millis(5), Duration::from_millis(50))
 }
 
 fn asker<S: TestStore>(store: &S, log: &Arc<dyn Transport>) -> Service<S> {
@@ -76,7 +67,7 @@ async fn a_failing_message_holds_its_own_key_only<S: TestStore>() {
     let (Some(a), Some(b)) = (S::fresh("asker").await, S::fresh("answerer").await) else { return };
     let (log, done, mended) = (log().await, Log::default(), Arc::new(AtomicI64::new(0)));
     let handler = with((done.clone(), mended.clone()), fragile::<S::Tx>);
-    let fragile = Service::new("fragile", b, log.clone()).on(handler).backoff(quick());
+    let fragile = Service::new("fragile", b, log.clone()).on(handler).retry(quick());
     let running = start(Runtime::new().with(asker(&a, &log)).with(fragile)).await;
     // in one transaction and one partition, so that they arrive as one batch
     let beside = |key: &&String| partition::of_key(key.as_bytes(), 4) == partition::of_key(b"bad", 4);
@@ -103,7 +94,7 @@ async fn picky<T: Transaction>(ping: Ping, _: &mut T, log: &Log<Ping>) -> Outcom
 async fn what_can_never_succeed_is_set_aside_and_the_rest_goes_on<S: TestStore>() {
     let (Some(a), Some(b)) = (S::fresh("asker").await, S::fresh("picky").await) else { return };
     let (log, done) = (log().await, Log::default());
-    let picky = Service::new("picky", b.clone(), log.clone()).on(with(done.clone(), picky::<S::Tx>)).backoff(quick());
+    let picky = Service::new("picky", b.clone(), log.clone()).on(with(done.clone(), picky::<S::Tx>)).retry(quick());
     let running = start(Runtime::new().with(asker(&a, &log)).with(picky)).await;
     // an envelope whose payload is no ping, among pings of the same key
     let mut envelope = sealed(&a, &ping("k", 100)).await;
@@ -146,7 +137,7 @@ async fn what_a_failing_handler_wrote_is_gone<S: TestStore>() {
     let (log, heard) = (log().await, Log::default());
     let answerer = Service::new("answerer", b, log.clone())
         .on(with(Arc::new(AtomicI64::new(0)), two_faced::<S::Tx>))
-        .backoff(quick());
+        .retry(quick());
     let running =
         start(Runtime::new().with(asker(&a, &log).on(with(heard.clone(), hear::<S::Tx>))).with(answerer)).await;
     ask(&a, [ping("k", 7)]).await;
@@ -172,7 +163,7 @@ async fn an_effect_is_called_with_one_key_and_recorded_once<S: TestStore>() {
     let (Some(a), Some(b)) = (S::fresh("asker").await, S::fresh("caller").await) else { return };
     let (log, calls, heard) = (log().await, Log::default(), Log::default());
     let caller =
-        Service::new("caller", b, log.clone()).effect(with(calls.clone(), call), record::<S::Tx>).backoff(quick());
+        Service::new("caller", b, log.clone()).effect(with(calls.clone(), call), record::<S::Tx>).retry(quick());
     let running = start(Runtime::new().with(asker(&a, &log).on(with(heard.clone(), hear::<S::Tx>))).with(caller)).await;
     ask(&a, (0..5).map(|n| ping("k", n))).await;
     let heard = heard.until(|all: &[Pong]| all.len() == 5).await;
@@ -190,7 +181,7 @@ async fn what_was_not_handled_when_it_stopped_comes_again<S: TestStore>() {
     let (log, done, mended) = (log().await, Log::default(), Arc::new(AtomicI64::new(0)));
     let runtime = || {
         let handler = with((done.clone(), mended.clone()), fragile::<S::Tx>);
-        let fragile = Service::new("fragile", b.clone(), log.clone()).on(handler).backoff(quick());
+        let fragile = Service::new("fragile", b.clone(), log.clone()).on(handler).retry(quick());
         Runtime::new().with(asker(&a, &log)).with(fragile)
     };
     let running = start(runtime()).await;

@@ -1,7 +1,7 @@
 //! What the runtime's tests share: a fresh service on each store, events, and a record of what happened.
 #![allow(missing_docs, dead_code)]
 
-use malote::{Event, Outcome, Runtime, Store, Transaction, Transport, sqlite::Embedded, sqlite::Sqlite};
+use malote::{Event, FullStore, Outcome, Runtime, Transaction, Transport, sqlite::Embedded, sqlite::Sqlite};
 use malote_testkit::servers;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -99,11 +99,32 @@ pub async fn hear<T: Transaction>(pong: Pong, _: &mut T, log: &Log<Pong>) -> Out
 
 /// A store that a test can make and look into.
 #[allow(async_fn_in_trait)]
-pub trait TestStore: Store {
+pub trait TestStore: FullStore {
     /// None where its server cannot be had, which is then counted as skipped.
     async fn fresh(name: &str) -> Option<Self>;
     async fn count(&self, query: &str) -> i64;
     async fn execute(&self, query: &str);
+    /// Waits until a count is what is expected; the store gives no sign of it.
+    async fn until_count(&self, query: &str, expected: i64) {
+        let end = Instant::now() + LONG;
+        loop {
+            let found = self.count(query).await;
+            if found == expected {
+                return;
+            }
+            assert!(Instant::now() < end, "{query}: {found}, not {expected}");
+            tokio::time::sleep(Duration::from_millis(10)).await; // between two looks
+        }
+    }
+}
+
+/// Publishes pings as service `asker`.
+pub async fn ask<S: TestStore>(store: &S, pings: impl IntoIterator<Item = Ping>) {
+    let outbox = malote::Outbox::new("asker", store.clone());
+    let mut tx = outbox.begin().await.unwrap();
+    let sealed = pings.into_iter().map(|p| tx.sealer().seal(malote::Message::of(&p).unwrap()).unwrap()).collect();
+    tx.append(sealed).await.unwrap();
+    tx.commit().await.unwrap();
 }
 
 impl TestStore for Sqlite {
