@@ -3,9 +3,9 @@
 
 mod common;
 
-use common::child::{Other, say, told};
 use malote_core::{Delivery, Envelope, Report, Subscription, Transport};
 use malote_sqlite::{Embedded, embedded::Builder};
+use malote_testkit::child::{Other, say, told};
 use malote_testkit::conformance::transport::{
     Features, acknowledge, ensure, envelope, join, numbers, numbers_as_text, opened, publish, reports, sorted, take,
     texts,

@@ -3,13 +3,10 @@
 
 mod common;
 
-use common::{
-    LONG,
-    child::{Other, say, told},
-    envelope, open, sealer, store, window,
-};
+use common::{LONG, envelope, open, sealer, store, window};
 use malote_core::{Class, Sealer, Store, Transaction};
 use malote_sqlite::{Sqlite, Tx};
+use malote_testkit::child::{Other, say, told};
 use std::{path::Path, time::Duration};
 use tempfile::TempDir;
 use tokio::{task::JoinSet, time::timeout};

@@ -1,5 +1,6 @@
 //! Tools to test malote and what is built with it.
 
+pub mod child;
 pub mod conformance;
 pub mod faults;
 pub mod proxy;

@@ -236,12 +236,14 @@ async fn ac_016_bad_rows_do_not_starve_fresh_ones<S: TestStore>() {
     ask(&a, (300..1300).map(|n| ping(&format!("good{n}"), n))).await;
     bench.done.until(|all| all.len() == 1000).await;
     // and among the bad ones, each has its turn
-    bench.tried.until(|all| {
-        let mut turns: BTreeMap<i64, u32> = BTreeMap::new();
-        all.iter().filter(|ping| ping.n < 300).for_each(|ping| *turns.entry(ping.n).or_default() += 1);
-        turns.len() == 300 && turns.values().all(|n| *n > 2)
-    })
-    .await;
+    bench
+        .tried
+        .until(|all| {
+            let mut turns: BTreeMap<i64, u32> = BTreeMap::new();
+            all.iter().filter(|ping| ping.n < 300).for_each(|ping| *turns.entry(ping.n).or_default() += 1);
+            turns.len() == 300 && turns.values().all(|n| *n > 2)
+        })
+        .await;
     running.stop().await;
 }
 

@@ -1,8 +1,6 @@
 //! What the tests of the store share.
 #![allow(dead_code)]
 
-pub mod child;
-
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use malote_core::{

@@ -1,5 +1,5 @@
-//! A second process: this test binary again, running one test that does as it is told, and nothing otherwise.
-#![allow(dead_code)]
+//! A second process: the test's own binary again, running the test `child`, which does as it is told,
+//! and nothing when it is run as a test like any other.
 
 use std::{
     io::{BufRead, BufReader, Lines},
@@ -22,10 +22,21 @@ pub struct Other {
 
 impl Other {
     /// Starts the test `child` of this binary, with a role and the folder.
+    ///
+    /// # Panics
+    /// When it cannot be started.
     pub fn start(role: &str, folder: &Path) -> Self {
+        Self::start_with(&[role, &folder.display().to_string()])
+    }
+
+    /// Starts the test `child` of this binary with some words.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn start_with(words: &[&str]) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "child", "--nocapture", "--test-threads=1"])
-            .env(TOLD, format!("{role}\n{}", folder.display()))
+            .env(TOLD, words.join("\n"))
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -47,10 +58,18 @@ impl Other {
         let _ = self.child.wait();
     }
 
-    /// Waits for its end, which has to be a good one.
-    pub fn finish(mut self) {
+    /// Waits for its end, and says whether it was a good one.
+    pub fn ends_well(&mut self) -> bool {
         while self.hear().is_some() {}
-        assert!(self.child.wait().unwrap().success());
+        self.child.wait().is_ok_and(|status| status.success())
+    }
+
+    /// Waits for its end, which has to be a good one.
+    ///
+    /// # Panics
+    /// When it was not.
+    pub fn finish(mut self) {
+        assert!(self.ends_well(), "the other process came to a bad end");
     }
 }
 
@@ -61,6 +80,9 @@ impl Drop for Other {
 }
 
 /// Says a line to the parent.
+///
+/// # Panics
+/// When nobody listens.
 pub fn say(line: impl std::fmt::Display) {
     use std::io::Write as _;
     let mut out = std::io::stdout().lock();
