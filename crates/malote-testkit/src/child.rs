@@ -52,6 +52,11 @@ impl Other {
         })
     }
 
+    /// Whether it has come to an end, whichever.
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Kills it as `kill -9` does.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
