@@ -1,7 +1,7 @@
 //! Requests at the HTTP edge: claimed, then answered, each by its own owner only.
 
 use super::{Sqlite, Tx, failed, fence, relay::millis};
-use malote_core::{Answer, Claim, Class, IdempotencyStore, RequestKey, StoreError, planted};
+use malote_core::{Answer, Claim, Class, IdempotencyStore, KeptStore, Prune, RequestKey, StoreError, planted};
 use sqlx::{Row, sqlite::SqliteRow};
 use std::time::Duration;
 use uuid::Uuid;
@@ -90,16 +90,7 @@ impl IdempotencyStore for Sqlite {
     }
 
     async fn forget(&self, keep: Duration, most: u32) -> Result<u64, StoreError> {
-        let doing = "removing old answers";
-        let mut tx = self.lock().await?;
-        let removed = sqlx::query(include_str!("../../sql/forget.sql"))
-            .bind(millis(keep))
-            .bind(i64::from(most))
-            .execute(&mut *tx)
-            .await
-            .map_err(failed(doing))?;
-        tx.commit(doing, || ()).await?;
-        Ok(removed.rows_affected())
+        Ok(self.prune(Prune::Answers(keep), most, false).await?.rows)
     }
 }
 

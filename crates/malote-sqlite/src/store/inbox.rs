@@ -1,12 +1,21 @@
 //! What a consumer has handled.
 
-use super::failed;
-use malote_core::{Admission, StoreError};
+use super::{failed, fence};
+use malote_core::{Admission, StoreError, planted};
 use serde_json::{Value, json};
 use sqlx::{Row, SqliteConnection, SqlitePool, sqlite::SqliteRow};
 use std::collections::HashSet;
 
 type Key = (String, String);
+
+/// Handled.
+pub(super) const DONE: &str = "done";
+/// Waits in a lane.
+pub(super) const PARKED: &str = "parked";
+/// Waits for a person.
+pub(super) const DEAD: &str = "dead";
+/// Given up for good.
+pub(super) const DISCARDED: &str = "discarded";
 
 pub(super) async fn admit(
     tx: &mut SqliteConnection,
@@ -14,15 +23,33 @@ pub(super) async fn admit(
     events: &[Admission],
 ) -> Result<Vec<bool>, StoreError> {
     let doing = || format!("admitting {} events to the inbox of {consumer:?}", events.len());
-    let new = sqlx::query(include_str!("../../sql/admit.sql"))
-        .bind(consumer)
-        .bind(to_json(events))
-        .fetch_all(tx)
-        .await
-        .map_err(failed(doing()))?;
+    let statement =
+        fence(planted::is("any-conflict-is-known"), include_str!("../../sql/admit.sql"), " (consumer, event_id, day)");
+    let new =
+        sqlx::query(statement).bind(consumer).bind(to_json(events)).fetch_all(tx).await.map_err(failed(doing()))?;
     let mut new = keys(&new).map_err(failed(doing()))?;
     // removed when found: the second delivery of an event within one batch is not new
     Ok(events.iter().map(|e| new.remove(&key(e))).collect())
+}
+
+/// Says what became of events. Ones that are not in the inbox are passed over.
+pub(super) async fn mark(
+    tx: &mut SqliteConnection,
+    consumer: &str,
+    events: &[Admission],
+    state: &str,
+) -> Result<(), StoreError> {
+    if events.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(include_str!("../../sql/mark_inbox.sql"))
+        .bind(consumer)
+        .bind(to_json(events))
+        .bind(state)
+        .execute(tx)
+        .await
+        .map_err(failed(format!("marking {} events in the inbox of {consumer:?}", events.len())))?;
+    Ok(())
 }
 
 pub(super) async fn seen(readers: &SqlitePool, consumer: &str, events: &[Admission]) -> Result<Vec<bool>, StoreError> {

@@ -14,7 +14,7 @@
 
 use super::{Sqlite, classify, failed, tx::commit_failed};
 use malote_core::{Class, StoreError, planted, retry::Backoff};
-use sqlx::{SqliteConnection, SqliteTransaction};
+use sqlx::{SqliteConnection, SqlitePool, SqliteTransaction};
 use std::{
     ops::{Deref, DerefMut},
     time::Duration,
@@ -28,6 +28,7 @@ pub(super) struct Locked {
     /// Always there, until the drop.
     open: Option<SqliteTransaction<'static>>,
     turn: Option<OwnedSemaphorePermit>,
+    store: Sqlite,
     /// Where the clean-up runs, wherever this is dropped.
     runtime: Handle,
 }
@@ -35,6 +36,16 @@ pub(super) struct Locked {
 impl Sqlite {
     /// Takes the turn, then the write lock.
     pub(super) async fn lock(&self) -> Result<Locked, StoreError> {
+        self.lock_on(&self.0.writer).await
+    }
+
+    /// The same for a commit that need not wait for the disk: what it writes is there after the death
+    /// of the process, and its loss in a power cut, which ends every process, does no harm.
+    pub(super) async fn lock_light(&self) -> Result<Locked, StoreError> {
+        self.lock_on(&self.0.light).await
+    }
+
+    async fn lock_on(&self, writer: &SqlitePool) -> Result<Locked, StoreError> {
         let turn = self.0.turn.clone().acquire_owned().await.map_err(|closed| StoreError {
             doing: BEGINNING.into(),
             class: Class::Transient,
@@ -45,13 +56,9 @@ impl Sqlite {
             sqlx::Executor::execute(&mut *naive, "BEGIN IMMEDIATE").await.map_err(failed(BEGINNING))?;
             sqlx::Executor::execute(&mut *naive, "COMMIT").await.map_err(failed(BEGINNING))?;
         }
-        let open = self.begin_immediate().await?;
-        Ok(Locked { open: Some(open), turn: Some(turn), runtime: Handle::current() })
-    }
-
-    async fn begin_immediate(&self) -> Result<SqliteTransaction<'static>, StoreError> {
         let begin = if planted::is("begin-deferred") { "BEGIN" } else { "BEGIN IMMEDIATE" };
-        self.patiently(|| self.0.writer.begin_with(begin)).await.map_err(failed(BEGINNING))
+        let open = self.patiently(|| writer.begin_with(begin)).await.map_err(failed(BEGINNING))?;
+        Ok(Locked { open: Some(open), turn: Some(turn), store: self.clone(), runtime: Handle::current() })
     }
 
     /// Opens the connection that writes, if there is none yet.
@@ -83,13 +90,14 @@ impl Sqlite {
 impl Locked {
     /// Commits in a task of its own, and when that went well does `then`.
     pub(super) async fn commit(mut self, doing: &str, then: impl FnOnce() + Send + 'static) -> Result<(), StoreError> {
-        let (open, turn) = (self.open.take(), self.turn.take());
+        let (open, turn, store) = (self.open.take(), self.turn.take(), self.store.clone());
         let commit = async move {
             if let Some(open) = open {
                 open.commit().await?;
             }
             drop(turn);
             then();
+            store.after_commit();
             Ok(())
         };
         if planted::is("commit-cancellable") {

@@ -9,7 +9,13 @@ use super::{Sqlite, failed};
 use malote_core::StoreError;
 use sqlx::Executor;
 
-const STEPS: &[(i64, &str, &str)] = &[(1, "first", include_str!("../../sql/migrations/0001_first.sql"))];
+const STEPS: &[(i64, &str, &str)] = &[
+    (1, "first", include_str!("../../sql/migrations/0001_first.sql")),
+    (2, "waiting", include_str!("../../sql/migrations/0002_waiting.sql")),
+];
+
+/// The version of the tables that this library knows.
+pub(super) const KNOWN: i64 = STEPS[STEPS.len() - 1].0;
 
 pub(super) async fn migrate(store: &Sqlite) -> Result<u32, StoreError> {
     let mut taken = 0;

@@ -11,15 +11,24 @@
 //!   pool() ─────────────────────▶ readers (cannot write)
 //! ```
 
+mod claim;
 mod classify;
+mod custody;
 mod dead;
 mod idempotency;
 mod inbox;
+mod inspect;
+mod keep;
 mod lock;
 mod migrate;
 mod outbox;
+mod parking;
+mod record;
 mod relay;
+mod settle;
+mod timer;
 mod tx;
+mod wal;
 
 pub use tx::Tx;
 
@@ -32,7 +41,7 @@ use sqlx::{
     AssertSqlSafe, SqlSafeStr, SqlStr, SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
-use std::{error::Error, str::FromStr, sync::Arc, time::Duration};
+use std::{error::Error, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
 use tokio::sync::{Notify, Semaphore};
 
 /// A service's own database: one SQLite file.
@@ -40,12 +49,17 @@ use tokio::sync::{Notify, Semaphore};
 pub struct Sqlite(Arc<Inner>);
 
 struct Inner {
+    path: PathBuf,
     /// One connection, used under `turn` only.
     writer: SqlitePool,
+    /// One connection whose commits do not wait for the disk, under `turn`, too.
+    light: SqlitePool,
     turn: Arc<Semaphore>,
     readers: SqlitePool,
     appended: Notify,
     lock_wait: Duration,
+    keep_outbox: Duration,
+    folding: wal::Folding,
 }
 
 /// How to open a [`Sqlite`].
@@ -54,11 +68,19 @@ pub struct Builder {
     sync_every_commit: bool,
     readers: u32,
     lock_wait: Duration,
+    keep_outbox: Duration,
+    create: bool,
 }
 
 impl Default for Builder {
     fn default() -> Self {
-        Self { sync_every_commit: true, readers: 4, lock_wait: Duration::from_secs(60) }
+        Self {
+            sync_every_commit: true,
+            readers: 4,
+            lock_wait: Duration::from_secs(60),
+            keep_outbox: Duration::from_secs(24 * 3600),
+            create: true,
+        }
     }
 }
 
@@ -83,6 +105,20 @@ impl Builder {
         self
     }
 
+    /// How long the rows of the outbox are kept after they were written, published ones, so that they
+    /// can be sent again; 24 h by default, and zero removes them as soon as they are published.
+    pub fn keep_outbox(mut self, keep: Duration) -> Self {
+        self.keep_outbox = keep;
+        self
+    }
+
+    /// Whether a file that is not there is made, which is the default. A tool that looks at a service
+    /// from outside makes none.
+    pub fn create(mut self, yes: bool) -> Self {
+        self.create = yes;
+        self
+    }
+
     /// Opens the file, and makes it when it is not there. Takes a path or a `sqlite:` URL.
     pub async fn open(self, url_or_path: &str) -> Result<Sqlite, StoreError> {
         let doing = || format!("opening the SQLite file {url_or_path:?}");
@@ -97,7 +133,7 @@ impl Builder {
         }
         let synchronous = if self.sync_every_commit { SqliteSynchronous::Full } else { SqliteSynchronous::Normal };
         let options = options
-            .create_if_missing(true)
+            .create_if_missing(self.create)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(synchronous)
             .foreign_keys(true)
@@ -117,13 +153,19 @@ impl Builder {
                 Ok(!sqlx::Connection::is_in_transaction(connection))
             })
         });
+        let path = options.get_filename().to_owned();
+        let light = writer.clone().connect_lazy_with(options.clone().synchronous(SqliteSynchronous::Normal));
         let reading = options.clone().busy_timeout(self.lock_wait).pragma("query_only", "on");
         let store = Sqlite(Arc::new(Inner {
+            path,
             writer: writer.connect_lazy_with(options),
+            light,
             turn: Arc::new(Semaphore::new(1)),
             readers: whole.max_connections(self.readers).connect_lazy_with(reading),
             appended: Notify::new(),
             lock_wait: self.lock_wait,
+            keep_outbox: self.keep_outbox,
+            folding: wal::Folding::default(),
         }));
         // the first connection makes the file and turns the WAL on
         store.connect().await.map_err(|e| StoreError { doing: doing(), ..e })?;
@@ -158,6 +200,7 @@ impl Sqlite {
     pub async fn close(&self) {
         let _turn = self.0.turn.acquire().await;
         self.0.writer.close().await;
+        self.0.light.close().await;
         self.0.readers.close().await;
     }
 }
@@ -178,7 +221,7 @@ impl Store for Sqlite {
         inbox::seen(&self.0.readers, consumer, events).await
     }
     async fn set_aside(&self, tx: &mut Tx, dead: &Dead) -> Result<(), StoreError> {
-        dead::set_aside(tx, dead).await
+        dead::set_aside(tx, dead, dead::Left::default()).await
     }
     async fn take_lease(&self, name: &str, who: Incarnation, lasts: Duration) -> Result<Taken, StoreError> {
         relay::take_lease(self, name, who, lasts).await

@@ -1,6 +1,6 @@
 //! The outbox: appended to by transactions, read by position, emptied behind the relay.
 
-use super::{Sqlite, failed};
+use super::{Sqlite, failed, relay::millis};
 use chrono::{DateTime, SecondsFormat, Utc};
 use malote_core::{
     Class, Envelope, Read, Row as OutboxRow, StoreError, TraceContext,
@@ -16,9 +16,9 @@ const REMOVED_AT_ONCE: i64 = 1_000;
 const ROUNDS: u32 = 20;
 
 /// Names of the attributes that [`Envelope`] has fields for, as they stand in `headers`.
-mod attribute {
+pub(super) mod attribute {
     pub const SOURCE: &str = "source";
-    pub const TIME: &str = "time";
+    pub(in super::super) const TIME: &str = "time";
     pub const CONTENT_TYPE: &str = "datacontenttype";
     pub const CORRELATION: &str = "correlationid";
     pub const CAUSATION: &str = "causationid";
@@ -52,7 +52,7 @@ pub(super) async fn append(tx: &mut SqliteConnection, envelopes: &[Envelope]) ->
 }
 
 /// The attributes of an envelope that have no column.
-fn headers(envelope: &Envelope) -> Value {
+pub(super) fn headers(envelope: &Envelope) -> Map<String, Value> {
     let mut all = Map::new();
     let mut put = |name: &str, value: Option<String>| {
         if let Some(value) = value {
@@ -69,7 +69,7 @@ fn headers(envelope: &Envelope) -> Value {
     for (name, value) in &envelope.headers {
         put(name, Some(value.clone()));
     }
-    Value::Object(all)
+    all
 }
 
 pub(super) async fn read(readers: &SqlitePool, window: &Window) -> Result<Read, StoreError> {
@@ -136,7 +136,7 @@ fn envelope(seq: i64, row: &SqliteRow) -> Result<Envelope, Box<dyn std::error::E
     Ok(envelope)
 }
 
-/// Removes rows behind the relay, a bounded number, and folds the WAL into the file.
+/// Removes rows behind the relay, a bounded number, and folds the log into the file.
 pub(super) async fn upkeep(store: &Sqlite, cursor: &Cursor) -> Result<String, StoreError> {
     let mut removed = 0;
     for _ in 0..ROUNDS {
@@ -145,6 +145,7 @@ pub(super) async fn upkeep(store: &Sqlite, cursor: &Cursor) -> Result<String, St
         let done = sqlx::query(include_str!("../../sql/remove_published.sql"))
             .bind(cursor.floor())
             .bind(REMOVED_AT_ONCE)
+            .bind(millis(store.0.keep_outbox))
             .execute(&mut *tx)
             .await
             .map_err(failed(doing))?;
@@ -154,12 +155,7 @@ pub(super) async fn upkeep(store: &Sqlite, cursor: &Cursor) -> Result<String, St
             break;
         }
     }
-    // PASSIVE waits for nobody and makes nobody wait; what a long reader still needs stays for the next round
-    let _turn = store.0.turn.acquire().await;
-    sqlx::query("PRAGMA wal_checkpoint(PASSIVE)")
-        .execute(&store.0.writer)
-        .await
-        .map_err(failed("folding the WAL into the file"))?;
+    store.fold().await?;
     Ok(format!("{removed} published rows removed"))
 }
 

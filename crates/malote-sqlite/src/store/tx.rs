@@ -4,7 +4,7 @@
 //! up on a commit stops waiting for it, and it is done all the same.
 
 use super::{Sqlite, classify, failed, lock::Locked};
-use malote_core::{Class, Envelope, Event, Message, Sealer, StoreError, Transaction, Unfit};
+use malote_core::{Class, Envelope, Event, Message, Sealer, StoreError, Transaction, Unfit, When};
 use sqlx::{Executor, SqliteConnection};
 use std::{
     fmt,
@@ -36,15 +36,40 @@ impl Tx {
     /// # Errors
     /// When the event could never be delivered (too large, a NUL in its key), or the statement fails.
     pub async fn publish<E: Event>(&mut self, event: E) -> Result<Uuid, StoreError> {
-        let unfit = |unfit: Unfit| StoreError {
-            doing: format!("publishing {}", E::TYPE),
-            class: Class::Final,
-            source: unfit.into(),
-        };
-        let envelope = Message::of(&event).and_then(|message| self.sealer.seal(message)).map_err(unfit)?;
+        let envelope = self.seal("publishing", &event)?;
         let id = envelope.id;
         self.append(vec![envelope]).await?;
         Ok(id)
+    }
+
+    /// Says in this transaction that something is to happen later: after a [`Duration`](std::time::Duration)
+    /// or at a time, by the database's clock, never before. Returns the envelope's id, for
+    /// [`Tx::cancel`].
+    ///
+    /// # Errors
+    /// As [`Tx::publish`].
+    pub async fn schedule<E: Event>(&mut self, event: E, when: impl Into<When>) -> Result<Uuid, StoreError> {
+        let envelope = self.seal("scheduling", &event)?;
+        let id = envelope.id;
+        super::timer::schedule(self, when.into(), &envelope).await?;
+        Ok(id)
+    }
+
+    /// Takes back, in this transaction, what was scheduled; false when it has been sent already.
+    ///
+    /// # Errors
+    /// When the statement fails.
+    pub async fn cancel(&mut self, id: Uuid) -> Result<bool, StoreError> {
+        super::timer::cancel(self, id).await
+    }
+
+    fn seal<E: Event>(&self, doing: &str, event: &E) -> Result<Envelope, StoreError> {
+        let unfit = |unfit: Unfit| StoreError {
+            doing: format!("{doing} {}", E::TYPE),
+            class: Class::Final,
+            source: unfit.into(),
+        };
+        Message::of(event).and_then(|message| self.sealer.seal(message)).map_err(unfit)
     }
 
     /// Does a part of the transaction that may fail by itself (a savepoint): what it did is undone
@@ -128,6 +153,14 @@ impl Transaction for Tx {
         Ok(())
     }
 
+    async fn schedule(&mut self, when: When, envelope: Envelope) -> Result<(), StoreError> {
+        super::timer::schedule(self, when, &envelope).await
+    }
+
+    async fn cancel(&mut self, id: Uuid) -> Result<bool, StoreError> {
+        Self::cancel(self, id).await
+    }
+
     fn sealer(&mut self) -> &mut Sealer {
         Self::sealer(self)
     }
@@ -162,7 +195,7 @@ impl fmt::Debug for Tx {
 
 impl Sqlite {
     /// Wakes every relay that waits, and one that is about to.
-    fn wake(&self) {
+    pub(super) fn wake(&self) {
         self.0.appended.notify_waiters();
         self.0.appended.notify_one();
     }

@@ -1,6 +1,0 @@
--- Removes old answers, and claims whose owner never came back, oldest first.
--- $1: milliseconds to keep; $2: at most so many.
-DELETE FROM malote_idempotency WHERE rowid IN (
-    SELECT rowid FROM malote_idempotency
-     WHERE coalesce(done_at, lease_until) <= (SELECT now FROM malote_clock) - $1
-     ORDER BY coalesce(done_at, lease_until) LIMIT $2)

@@ -1,0 +1,5 @@
+-- Ended events whose whole day is older than they are kept, the oldest first; one that is parked or dead
+-- is not among them, however old. $1: milliseconds to keep; $2: at most so many.
+SELECT consumer, event_id, day FROM malote_inbox
+ WHERE state IN ('done', 'discarded') AND day < date(((SELECT now FROM malote_clock) - $1) / 1000, 'unixepoch')
+ ORDER BY day LIMIT $2

@@ -1,0 +1,67 @@
+//! What people may ask and do. Looking reads, and blocks nobody; acting takes the write lock like
+//! everybody, in steps that keep nobody waiting for long.
+
+mod acts;
+mod doctor;
+mod list;
+mod redrive;
+mod replay;
+mod status;
+
+use super::{Sqlite, dead};
+use malote_core::{
+    Dead,
+    inspect::{
+        Act, Acted, Asked, AuditRow, DeadRow, Filter, Finding, Inspect, OutboxRow, ParkedRow, Redrive, Replay,
+        ScheduledRow, Status,
+    },
+};
+
+impl Inspect for Sqlite {
+    fn status(&self) -> Asked<'_, Status> {
+        Box::pin(status::status(self))
+    }
+    fn outbox<'a>(&'a self, filter: &'a Filter, most: u32) -> Asked<'a, Vec<OutboxRow>> {
+        Box::pin(
+            async move { Ok(list::outbox(self, filter, 0, most).await?.into_iter().map(|(row, _)| row).collect()) },
+        )
+    }
+    fn parked<'a>(&'a self, filter: &'a Filter, most: u32) -> Asked<'a, Vec<ParkedRow>> {
+        Box::pin(list::parked(self, filter, most))
+    }
+    fn dead<'a>(&'a self, filter: &'a Filter, most: u32) -> Asked<'a, Vec<DeadRow>> {
+        Box::pin(list::dead(self, filter, 0, most))
+    }
+    fn dead_letter(&self, id: i64) -> Asked<'_, Option<(DeadRow, Dead)>> {
+        Box::pin(async move {
+            let only = Filter { ids: Some(vec![id]), ..Filter::default() };
+            let Some(row) = list::dead(self, &only, 0, 1).await?.pop() else { return Ok(None) };
+            let mut reader = self.reader("reading a dead letter").await?;
+            Ok(dead::letter(&mut reader, id).await?.map(|letter| (row, letter.dead)))
+        })
+    }
+    fn scheduled(&self, most: u32) -> Asked<'_, Vec<ScheduledRow>> {
+        Box::pin(list::scheduled(self, most))
+    }
+    fn audit(&self, most: u32) -> Asked<'_, Vec<AuditRow>> {
+        Box::pin(list::audit(self, most))
+    }
+    fn doctor(&self) -> Asked<'_, Vec<Finding>> {
+        Box::pin(doctor::doctor(self))
+    }
+    fn redrive<'a>(&'a self, act: &'a Act, filter: &'a Filter, how: Redrive) -> Asked<'a, Acted> {
+        Box::pin(redrive::redrive(self, act, filter, how))
+    }
+    fn discard<'a>(&'a self, act: &'a Act, filter: &'a Filter, dry: bool) -> Asked<'a, Acted> {
+        Box::pin(acts::discard(self, act, filter, dry))
+    }
+    fn retry_now<'a>(&'a self, act: &'a Act, filter: &'a Filter, dry: bool) -> Asked<'a, Acted> {
+        Box::pin(acts::retry_now(self, act, filter, dry))
+    }
+    fn replay<'a>(&'a self, act: &'a Act, filter: &'a Filter, how: Replay) -> Asked<'a, Acted> {
+        Box::pin(replay::replay(self, act, filter, how))
+    }
+    fn erase<'a>(&'a self, act: &'a Act, key: &'a str, dry: bool) -> Asked<'a, Acted> {
+        Box::pin(acts::erase(self, act, key, dry))
+    }
+}

@@ -1,0 +1,121 @@
+//! How the attempt at a head came out, in the transaction that made it.
+
+use super::{claim, dead, failed, fence, inbox, record, relay::millis};
+use malote_core::{Ending, Failed, Parked, Settled, StoreError, planted};
+use sqlx::{Row, SqliteConnection, query};
+use std::time::Duration;
+
+/// What makes a claim that is over powerless.
+const FENCE: &str = " AND epoch = $5";
+
+pub(super) async fn settle(tx: &mut SqliteConnection, head: &Parked, ending: &Ending) -> Result<Settled, StoreError> {
+    match ending {
+        Ending::Again(failed) => again(tx, head, failed).await,
+        Ending::Done => {
+            if take(tx, head).await?.is_none() {
+                return Ok(Settled::Fenced);
+            }
+            mark(tx, head, inbox::DONE).await?;
+            passed(tx, head).await?;
+            next(tx, head).await
+        }
+        Ending::Dead { dead, hold } => {
+            let Some(first_at) = take(tx, head).await? else { return Ok(Settled::Fenced) };
+            let mut dead = dead.as_ref().clone();
+            (dead.topic, dead.key) = (head.lane.topic.clone(), Some(head.lane.key.clone()));
+            dead.admission = dead.admission.or(head.admission);
+            dead::set_aside(tx, &dead, dead::Left { first_at, holds_key: *hold }).await?;
+            if !hold {
+                return next(tx, head).await;
+            }
+            on_lane(tx, head, include_str!("../../sql/settle_hold.sql")).await?;
+            Ok(Settled::Rest)
+        }
+    }
+}
+
+/// Takes the head out; none when the lane was claimed by somebody else. Says when it failed first.
+async fn take(tx: &mut SqliteConnection, head: &Parked) -> Result<Option<Option<i64>>, StoreError> {
+    let doing = || format!("taking {:?} out of its lane", head.what);
+    let statement = fence(planted::is("old-claim-settles"), include_str!("../../sql/settle_take.sql"), FENCE);
+    let taken = query(statement)
+        .bind(head.n)
+        .bind(record::plain(&head.consumer))
+        .bind(&head.lane.topic)
+        .bind(&head.lane.key)
+        .bind(head.epoch)
+        .fetch_optional(tx)
+        .await
+        .map_err(failed(doing()))?;
+    taken.map(|row| row.try_get("first_at")).transpose().map_err(failed(doing()))
+}
+
+async fn again(tx: &mut SqliteConnection, head: &Parked, setback: &Failed) -> Result<Settled, StoreError> {
+    let doing = || format!("putting {:?} off", head.what);
+    let statement = fence(planted::is("old-claim-settles"), include_str!("../../sql/settle_again.sql"), FENCE);
+    let kept = query(statement)
+        .bind(head.n)
+        .bind(record::plain(&head.consumer))
+        .bind(&head.lane.topic)
+        .bind(&head.lane.key)
+        .bind(head.epoch)
+        .bind(setback.attempts)
+        .bind(setback.class.as_str())
+        .bind(&setback.error)
+        .bind(setback.history.to_json())
+        .execute(&mut *tx)
+        .await
+        .map_err(failed(doing()))?;
+    if kept.rows_affected() == 0 {
+        return Ok(Settled::Fenced);
+    }
+    wait(tx, head, setback.wait).await?;
+    Ok(Settled::Rest)
+}
+
+/// What is at the head now, under the same claim; a lane that is empty goes.
+async fn next(tx: &mut SqliteConnection, head: &Parked) -> Result<Settled, StoreError> {
+    if planted::is("lane-goes-with-head") {
+        query("PRAGMA defer_foreign_keys = on").execute(&mut *tx).await.map_err(failed("planted"))?;
+        query("UPDATE malote_lane SET due_at = NULL").execute(&mut *tx).await.map_err(failed("planted"))?;
+        return Ok(Settled::Rest);
+    }
+    if let Some(next) = claim::head(tx, &head.consumer, &head.lane, head.epoch, head.holds).await? {
+        wait(tx, head, head.holds).await?;
+        return Ok(Settled::Next(Box::new(next)));
+    }
+    on_lane(tx, head, include_str!("../../sql/settle_free.sql")).await?;
+    on_lane(tx, head, include_str!("../../sql/settle_gone.sql")).await?;
+    Ok(Settled::Rest)
+}
+
+async fn wait(tx: &mut SqliteConnection, head: &Parked, wait: Duration) -> Result<(), StoreError> {
+    query(include_str!("../../sql/settle_wait.sql"))
+        .bind(record::plain(&head.consumer))
+        .bind(&head.lane.topic)
+        .bind(&head.lane.key)
+        .bind(millis(wait))
+        .execute(tx)
+        .await
+        .map_err(failed(format!("setting when a lane of {:?} is due", head.consumer)))?;
+    Ok(())
+}
+
+async fn passed(tx: &mut SqliteConnection, head: &Parked) -> Result<(), StoreError> {
+    on_lane(tx, head, include_str!("../../sql/settle_pass.sql")).await
+}
+
+async fn mark(tx: &mut SqliteConnection, head: &Parked, state: &str) -> Result<(), StoreError> {
+    inbox::mark(tx, &head.consumer, head.admission.as_slice(), state).await
+}
+
+async fn on_lane(tx: &mut SqliteConnection, head: &Parked, statement: &'static str) -> Result<(), StoreError> {
+    query(statement)
+        .bind(record::plain(&head.consumer))
+        .bind(&head.lane.topic)
+        .bind(&head.lane.key)
+        .execute(tx)
+        .await
+        .map_err(failed(format!("changing a lane of {:?}", head.consumer)))?;
+    Ok(())
+}
