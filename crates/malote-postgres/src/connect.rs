@@ -43,6 +43,7 @@ pub struct Builder {
     patience: Duration,
     behind_pooler: bool,
     partition_rows: i64,
+    keep_outbox: Duration,
 }
 
 impl Builder {
@@ -55,6 +56,7 @@ impl Builder {
             patience: Duration::from_secs(10),
             behind_pooler: false,
             partition_rows: 250_000,
+            keep_outbox: Duration::from_secs(24 * 3600),
         }
     }
 
@@ -99,6 +101,14 @@ impl Builder {
         self
     }
 
+    /// For how long rows of the outbox stay after they were published, so that they can be replayed; a day by
+    /// default, zero for not at all. They leave a partition at a time, so it is at least so long.
+    #[must_use]
+    pub fn keep_outbox(mut self, long: Duration) -> Self {
+        self.keep_outbox = long;
+        self
+    }
+
     /// Connects.
     ///
     /// # Errors
@@ -116,11 +126,13 @@ impl Builder {
             pool,
             relay,
             sql: Statements::new(&schema),
-            wake: Wake::new(&schema, (!self.behind_pooler).then_some(options)),
+            wake: Wake::new(&schema, (!self.behind_pooler).then(|| options.clone())),
+            options,
             schema,
             trust,
             behind_pooler: self.behind_pooler,
             partition_rows: self.partition_rows,
+            keep_outbox: self.keep_outbox,
         }))
     }
 
@@ -182,7 +194,7 @@ impl Builder {
 
 /// Whether two sessions meet the same server process, or one session meets two: then what a session
 /// prepares is lost or found by somebody else.
-async fn shares_backend(first: &mut PgConnection, options: &PgConnectOptions) -> Result<bool, sqlx::Error> {
+pub(crate) async fn shares_backend(first: &mut PgConnection, options: &PgConnectOptions) -> Result<bool, sqlx::Error> {
     let before = backend(first).await?;
     let mut second = options.connect().await?;
     second.execute("BEGIN").await?;

@@ -7,11 +7,15 @@
 //!
 //! No step may make a payment wait for longer than an instant, or fail it. So a partition is made
 //! apart and attached; an old one is emptied first, which locks nothing but itself, and dropped when
-//! the lock on the whole outbox is to be had; rows without a partition go to DEFAULT. Each step is a
+//! the lock on the whole outbox is to be had, both when its rows have been kept for as long as they are
+//! to be (a replay sends them again); rows without a partition go to DEFAULT. Each step is a
 //! transaction of its own with short limits, under a lock that makes it the only keeper. A step that
 //! does not get its lock is left for the next time. Why so: docs/decisions/0007-partitions-of-the-outbox.md.
 
-use crate::{sql::Statement, store::Inner};
+use crate::{
+    sql::Statement,
+    store::{Inner, micros},
+};
 use malote_core::{StoreError, planted, relay::Cursor};
 use sqlx::{Executor, PgConnection, Row};
 
@@ -31,11 +35,11 @@ const DAYS: i32 = 4;
 type Range = (String, String);
 
 /// A partition and its bounds.
-struct Partition {
-    name: String,
-    first: String,
-    beyond: String,
-    has_rows: bool,
+pub(crate) struct Partition {
+    pub(crate) name: String,
+    pub(crate) first: String,
+    pub(crate) beyond: String,
+    pub(crate) has_rows: bool,
 }
 
 impl Partition {
@@ -45,7 +49,7 @@ impl Partition {
 }
 
 /// What a step came to.
-enum Step {
+pub(crate) enum Step {
     Done,
     /// Somebody was in the way.
     Later,
@@ -136,7 +140,12 @@ impl Inner {
         Ok(days)
     }
 
-    async fn days(&self, connection: &mut PgConnection, from: i32, to: i32) -> Result<Vec<Range>, sqlx::Error> {
+    pub(crate) async fn days(
+        &self,
+        connection: &mut PgConnection,
+        from: i32,
+        to: i32,
+    ) -> Result<Vec<Range>, sqlx::Error> {
         let rows = self.sql.days_ahead.query().bind(from).bind(to).fetch_all(connection).await?;
         rows.iter().map(|row| Ok((row.try_get("first")?, row.try_get("beyond")?))).collect()
     }
@@ -148,17 +157,38 @@ impl Inner {
         session.done().await?;
         let old: Vec<&Partition> = partitions.iter().filter(|p| p.ends_below(floor)).collect();
         for partition in old.iter().filter(|p| p.has_rows).take(STEPS) {
+            // those behind it are younger still
+            if self.is_kept(partition).await? {
+                break;
+            }
             let Step::Done = self.step(&self.sql.empty_partition.with(&[("NAME", &partition.name)])).await? else {
                 break;
             };
             did.push(format!("emptied {}", partition.name));
         }
-        self.drop_empty(&old, did).await?;
+        self.drop_empty("outbox", &old, did).await?;
         self.remove_strays(floor, did).await
     }
 
+    /// Whether a partition of the outbox holds rows that are kept for a replay.
+    async fn is_kept(&self, partition: &Partition) -> Result<bool, sqlx::Error> {
+        if self.keep_outbox.is_zero() || planted::is("outbox-not-kept") {
+            return Ok(false);
+        }
+        let mut session = self.session().await?;
+        let statement = self.sql.newest_row.with(&[("NAME", &partition.name)]);
+        let row = statement.query().bind(micros(self.keep_outbox)).fetch_optional(&mut *session).await?;
+        session.done().await?;
+        row.map_or(Ok(false), |row| row.try_get("young"))
+    }
+
     /// Drops partitions that were emptied before this run, all at once: it is one lock.
-    async fn drop_empty(&self, old: &[&Partition], did: &mut Vec<String>) -> Result<(), sqlx::Error> {
+    pub(crate) async fn drop_empty(
+        &self,
+        parent: &str,
+        old: &[&Partition],
+        did: &mut Vec<String>,
+    ) -> Result<(), sqlx::Error> {
         let empty: Vec<&str> = old.iter().filter(|p| !p.has_rows).map(|p| p.name.as_str()).collect();
         if empty.is_empty() {
             return Ok(());
@@ -166,7 +196,7 @@ impl Inner {
         let schema = self.schema.quoted();
         let names: Vec<String> = empty.iter().map(|name| format!("{schema}.\"{name}\"")).collect();
         let wait = if empty.len() > EMPTY { "" } else { "NOWAIT" };
-        let drop = self.sql.drop_partitions.with(&[("NAMES", &names.join(", ")), ("NOWAIT", wait)]);
+        let drop = self.sql.drop_partitions.with(&[("PARENT", parent), ("NAMES", &names.join(", ")), ("NOWAIT", wait)]);
         if let Step::Done = self.step(&drop).await? {
             did.push(format!("dropped {}", empty.join(" ")));
         }
@@ -177,7 +207,7 @@ impl Inner {
         let mut removed = 0;
         for _ in 0..STEPS {
             let mut session = self.session().await?;
-            let query = self.sql.remove_published.query().bind(floor).bind(BATCH);
+            let query = self.sql.remove_published.query().bind(floor).bind(BATCH).bind(micros(self.keep_outbox));
             let gone = query.execute(&mut *session).await?.rows_affected();
             session.done().await?;
             removed += gone;
@@ -191,7 +221,11 @@ impl Inner {
         Ok(())
     }
 
-    async fn partitions(&self, connection: &mut PgConnection, of: &str) -> Result<Vec<Partition>, sqlx::Error> {
+    pub(crate) async fn partitions(
+        &self,
+        connection: &mut PgConnection,
+        of: &str,
+    ) -> Result<Vec<Partition>, sqlx::Error> {
         let rows = self.sql.partitions.query().bind(of).fetch_all(connection).await?;
         let partition = |row: &sqlx::postgres::PgRow| {
             Ok(Partition {
@@ -205,7 +239,7 @@ impl Inner {
     }
 
     /// Runs statements in a transaction of their own, as the only keeper, with short limits.
-    async fn step(&self, statements: &Statement) -> Result<Step, sqlx::Error> {
+    pub(crate) async fn step(&self, statements: &Statement) -> Result<Step, sqlx::Error> {
         let mut tx = self.pool.begin().await?;
         let ours: bool = tx.fetch_one(self.sql.keeper_lock.text()).await?.try_get("ours")?;
         if !ours {

@@ -10,6 +10,9 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (2, "waiting", include_str!("../sql/migrations/0002_waiting.sql")),
 ];
 
+/// The version of the tables that this library knows.
+pub(crate) const KNOWN: i64 = 2;
+
 impl Postgres {
     /// Brings malote's tables to this version. Any number of processes may do it at once and as often
     /// as they like; one that is killed half-way leaves nothing behind. A database that is ahead of

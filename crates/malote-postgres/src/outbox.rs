@@ -64,7 +64,7 @@ pub(crate) fn bounds(ranges: &Ranges) -> (Vec<i64>, Vec<i64>) {
 }
 
 /// A row of `read.sql`; `None` for the one that only tells which transactions have ended.
-fn decode(row: &PgRow) -> Result<Option<Row>, sqlx::Error> {
+pub(crate) fn decode(row: &PgRow) -> Result<Option<Row>, sqlx::Error> {
     let Some(seq) = row.try_get::<Option<i64>, _>(1)? else { return Ok(None) };
     Ok(Some(Row { seq, envelope: envelope(seq, row) }))
 }

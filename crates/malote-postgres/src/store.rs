@@ -5,7 +5,7 @@ use malote_core::{
     Admission, Class, Dead, Incarnation, Lease, Read, Saved, Sealer, Store, StoreError, Taken, planted,
     relay::{Cursor, Window},
 };
-use sqlx::{PgConnection, PgPool, Postgres as Db, pool::PoolConnection};
+use sqlx::{PgConnection, PgPool, Postgres as Db, pool::PoolConnection, postgres::PgConnectOptions};
 use std::{
     error::Error,
     ops::{Deref, DerefMut},
@@ -24,12 +24,15 @@ pub(crate) struct Inner {
     pub(crate) pool: PgPool,
     /// The relay's own connections.
     pub(crate) relay: PgPool,
+    /// For connections of their own.
+    pub(crate) options: PgConnectOptions,
     pub(crate) sql: Statements,
     pub(crate) schema: Name,
     pub(crate) wake: Wake,
     pub(crate) trust: Arc<Trust>,
     pub(crate) behind_pooler: bool,
     pub(crate) partition_rows: i64,
+    pub(crate) keep_outbox: Duration,
 }
 
 impl Postgres {

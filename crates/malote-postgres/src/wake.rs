@@ -7,7 +7,10 @@
 //! very process nobody is notified at all.
 
 use crate::{name::Name, store::Inner};
-use malote_core::retry::Backoff;
+use malote_core::{
+    inspect::{Finding, Grade},
+    retry::Backoff,
+};
 use sqlx::{
     Executor, PgPool,
     postgres::{PgConnectOptions, PgListener, PgPoolOptions},
@@ -15,7 +18,7 @@ use sqlx::{
 use std::{
     sync::{
         Arc, Mutex, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU8, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -24,12 +27,18 @@ use tokio::{sync::Notify, task::JoinHandle};
 /// Between two notifications, so that a busy writer sends few.
 const PAUSE: Duration = Duration::from_millis(2);
 
+const UNUSED: u8 = 0;
+const LISTENING: u8 = 1;
+const LOST: u8 = 2;
+
 pub(crate) struct Wake {
     heard: Arc<Notify>,
     channel: String,
     /// How to connect for `LISTEN`; `None` where a pooler makes that impossible.
     listen: Option<PgConnectOptions>,
     listener: Mutex<Option<JoinHandle<()>>>,
+    /// Of the connection that listens.
+    state: Arc<AtomicU8>,
     start: Instant,
     /// The lease of a relay in this process lasts until then, in microseconds since `start`.
     leads_until: AtomicU64,
@@ -38,12 +47,29 @@ pub(crate) struct Wake {
 }
 
 impl Wake {
+    /// Whether commits of other processes are heard.
+    pub(crate) fn finding(&self) -> Finding {
+        let (grade, says) = match (self.listen.is_some(), self.state.load(Ordering::Relaxed)) {
+            (false, _) => {
+                (Grade::Fine, "not possible behind a pooler: commits of other processes are found by polling")
+            }
+            (_, LISTENING) => (Grade::Fine, "listening: commits of other processes are heard at once"),
+            (_, LOST) => (
+                Grade::Warning,
+                "the connection that listens is lost, and is being made anew; until then commits of other processes are found by polling",
+            ),
+            _ => (Grade::Fine, "no relay waits in this process"),
+        };
+        Finding { grade, what: "wake-up".into(), says: says.into() }
+    }
+
     pub(crate) fn new(schema: &Name, listen: Option<PgConnectOptions>) -> Self {
         Self {
             heard: Arc::new(Notify::new()),
             channel: format!("{}.outbox", schema.as_str()),
             listen,
             listener: Mutex::new(None),
+            state: Arc::new(AtomicU8::new(UNUSED)),
             start: Instant::now(),
             leads_until: AtomicU64::new(0),
             unsaid: AtomicU64::new(0),
@@ -75,7 +101,12 @@ impl Wake {
         let Some(options) = &self.listen else { return };
         let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
         if listener.as_ref().is_none_or(JoinHandle::is_finished) {
-            *listener = Some(tokio::spawn(listen(options.clone(), self.channel.clone(), self.heard.clone())));
+            *listener = Some(tokio::spawn(listen(
+                options.clone(),
+                self.channel.clone(),
+                self.heard.clone(),
+                self.state.clone(),
+            )));
         }
     }
 }
@@ -118,19 +149,27 @@ async fn notify(unsaid: Unsaid) {
 }
 
 /// Listens for ever, on a connection of its own; while it has none, polling must do.
-async fn listen(options: PgConnectOptions, channel: String, heard: Arc<Notify>) {
+async fn listen(options: PgConnectOptions, channel: String, heard: Arc<Notify>, state: Arc<AtomicU8>) {
     let pool = PgPoolOptions::new().max_connections(1).max_lifetime(None).idle_timeout(None).connect_lazy_with(options);
     let backoff = Backoff { first: Duration::from_millis(100), most: Duration::from_secs(10) };
-    for attempt in 1u32.. {
-        let error = hear(&pool, &channel, &heard).await;
-        tracing::debug!(%error, "not listening for new rows; polling goes on");
+    let mut attempt = 0;
+    loop {
+        let error = hear(&pool, &channel, &heard, &state).await;
+        // told once, not with each attempt to come back
+        if state.swap(LOST, Ordering::Relaxed) == LISTENING {
+            attempt = 0;
+            tracing::warn!(%error, "commits of other processes are not heard any more; polling goes on until they are");
+        }
+        attempt += 1;
         tokio::time::sleep(backoff.wait(attempt, fastrand::f64())).await;
     }
 }
 
-async fn hear(pool: &PgPool, channel: &str, heard: &Notify) -> sqlx::Error {
+async fn hear(pool: &PgPool, channel: &str, heard: &Notify, state: &AtomicU8) -> sqlx::Error {
     let connected = async {
         let mut listener = PgListener::connect_with(pool).await?;
+        // this loop connects anew by itself, and so knows when it had to
+        listener.eager_reconnect(false);
         listener.listen(channel).await?;
         Ok(listener)
     };
@@ -138,11 +177,15 @@ async fn hear(pool: &PgPool, channel: &str, heard: &Notify) -> sqlx::Error {
         Ok(listener) => listener,
         Err(error) => return error,
     };
+    if state.swap(LISTENING, Ordering::Relaxed) == LOST {
+        tracing::info!("commits of other processes are heard again");
+    }
     loop {
         // once for what was said before it listened, and after each reconnection
         heard.notify_one();
         match listener.try_recv().await {
-            Ok(Some(_) | None) => {}
+            Ok(Some(_)) => {}
+            Ok(None) => return sqlx::Error::Io(std::io::ErrorKind::ConnectionReset.into()),
             Err(error) => return error,
         }
     }

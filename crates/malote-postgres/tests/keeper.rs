@@ -21,7 +21,7 @@ use std::{
 
 async fn small(rows: i64) -> Option<Postgres> {
     let url = servers::fresh_database("store")?;
-    Some(migrated(Postgres::builder(url).connections(16).partition_rows(rows)).await)
+    Some(migrated(Postgres::builder(url).connections(16).partition_rows(rows).keep_outbox(Duration::ZERO)).await)
 }
 
 async fn publish(store: &Postgres, rows: i64) -> Tx {

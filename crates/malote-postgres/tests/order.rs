@@ -188,7 +188,10 @@ async fn ac_005_the_order_is_the_aggregates_own() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ac_007_a_hundred_thousand_rows_of_sixteen_writers() {
     let Some(url) = malote_testkit::servers::fresh_database("store") else { return };
-    let store = common::migrated(Postgres::builder(url).connections(24).partition_rows(20_000)).await;
+    let store = common::migrated(
+        Postgres::builder(url).connections(24).partition_rows(20_000).keep_outbox(std::time::Duration::ZERO),
+    )
+    .await;
     store
         .pool()
         .execute("CREATE TABLE aggregate AS SELECT n AS id, 0::int8 AS version FROM generate_series(0, 199) n")

@@ -1,0 +1,14 @@
+-- How many rows of $1 would go that are older than $2 microseconds, counted up to $3.
+SELECT count(*) AS rows
+  FROM (SELECT FROM malote.idempotency
+         WHERE $1 = 'idempotency' AND coalesce(done_at, lease_until) < (SELECT malote.clock()) - $2 * interval '1 microsecond'
+        UNION ALL
+        SELECT FROM malote.dead
+         WHERE $1 = 'dead' AND last_at < (SELECT malote.clock()) - $2 * interval '1 microsecond' AND NOT holds_key
+        UNION ALL
+        SELECT FROM malote.audit WHERE $1 = 'audit' AND at < (SELECT malote.clock()) - $2 * interval '1 microsecond'
+        UNION ALL
+        SELECT FROM malote.inbox
+         WHERE $1 = 'inbox' AND state IN ('done', 'discarded') AND at < (SELECT malote.clock()) - $2 * interval '1 microsecond'
+           AND day < (((SELECT malote.clock()) - $2 * interval '1 microsecond') AT TIME ZONE 'UTC')::date
+        LIMIT $3) AS old

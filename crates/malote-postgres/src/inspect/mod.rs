@@ -1,0 +1,103 @@
+//! What operators ask of the store, and do with it. It works on the database alone.
+//!
+//! Looks are transactions that read along the indexes and end in bounded time. An act on a dead letter is
+//! a transaction of its own, with its row of `audit`, or one for all letters of a lane: the next of them
+//! must not look stale because the first was handled meanwhile.
+
+mod act;
+mod discard;
+mod doctor;
+mod doctor_tables;
+mod list;
+mod redrive;
+mod replay;
+mod status;
+
+use crate::{
+    Postgres, lane,
+    record::text,
+    store::{Inner, Session},
+};
+use malote_core::{
+    Dead, StoreError,
+    inspect::{
+        Act, Acted, Asked, AuditRow, DeadRow, Filter, Finding, Inspect, OutboxRow, ParkedRow, Redrive, Replay,
+        ScheduledRow, Status,
+    },
+};
+use sqlx::{Executor, Postgres as Db, postgres::PgArguments, query::Query};
+
+impl Inspect for Postgres {
+    fn status(&self) -> Asked<'_, Status> {
+        Box::pin(async move { self.told("asking how everything stands", self.inner.status().await) })
+    }
+    fn outbox<'a>(&'a self, filter: &'a Filter, most: u32) -> Asked<'a, Vec<OutboxRow>> {
+        Box::pin(async move { self.told("listing the outbox", self.inner.list_outbox(filter, most).await) })
+    }
+    fn parked<'a>(&'a self, filter: &'a Filter, most: u32) -> Asked<'a, Vec<ParkedRow>> {
+        Box::pin(async move { self.told("listing parked messages", self.inner.list_parked(filter, most).await) })
+    }
+    fn dead<'a>(&'a self, filter: &'a Filter, most: u32) -> Asked<'a, Vec<DeadRow>> {
+        Box::pin(async move { self.told("listing dead letters", self.inner.list_dead(filter, most).await) })
+    }
+    fn dead_letter(&self, id: i64) -> Asked<'_, Option<(DeadRow, Dead)>> {
+        Box::pin(async move { self.told("looking at a dead letter", self.inner.dead_letter(id).await) })
+    }
+    fn scheduled(&self, most: u32) -> Asked<'_, Vec<ScheduledRow>> {
+        Box::pin(async move { self.told("listing what is scheduled", self.inner.list_scheduled(most).await) })
+    }
+    fn audit(&self, most: u32) -> Asked<'_, Vec<AuditRow>> {
+        Box::pin(async move { self.told("listing acts", self.inner.list_audit(most).await) })
+    }
+    fn doctor(&self) -> Asked<'_, Vec<Finding>> {
+        Box::pin(async move { Ok(self.inner.doctor().await) })
+    }
+    fn redrive<'a>(&'a self, act: &'a Act, filter: &'a Filter, how: Redrive) -> Asked<'a, Acted> {
+        Box::pin(async move { self.inner.redrive(act, filter, how).await })
+    }
+    fn discard<'a>(&'a self, act: &'a Act, filter: &'a Filter, dry: bool) -> Asked<'a, Acted> {
+        Box::pin(async move { self.told("discarding dead letters", self.inner.discard(act, filter, dry).await) })
+    }
+    fn retry_now<'a>(&'a self, act: &'a Act, filter: &'a Filter, dry: bool) -> Asked<'a, Acted> {
+        Box::pin(async move { self.told("making parked messages due", self.inner.retry_now(act, filter, dry).await) })
+    }
+    fn replay<'a>(&'a self, act: &'a Act, filter: &'a Filter, how: Replay) -> Asked<'a, Acted> {
+        Box::pin(async move { self.inner.replay(act, filter, how).await })
+    }
+    fn erase<'a>(&'a self, act: &'a Act, key: &'a str, dry: bool) -> Asked<'a, Acted> {
+        Box::pin(async move { self.told("erasing a key", self.inner.erase(act, key, dry).await) })
+    }
+}
+
+impl Postgres {
+    fn told<T>(&self, doing: &str, asked: Result<T, sqlx::Error>) -> Result<T, StoreError> {
+        asked.map_err(|error| self.inner.failed(doing, error))
+    }
+}
+
+impl Inner {
+    /// A transaction to look around in.
+    async fn look_around(&self) -> Result<Session, sqlx::Error> {
+        let mut tx = self.begin().await?;
+        tx.execute(self.sql.look.text()).await?;
+        Ok(Session::Within(tx))
+    }
+}
+
+type Asking<'q> = Query<'q, Db, PgArguments>;
+
+/// Binds a filter as $1 to $9, and the most rows as $10.
+fn filtered<'q>(query: Asking<'q>, filter: &'q Filter, most: u32) -> Asking<'q> {
+    let words = |word: &'q Option<String>| word.as_deref().map(text);
+    query
+        .bind(filter.ids.as_deref())
+        .bind(words(&filter.by))
+        .bind(words(&filter.kind))
+        .bind(words(&filter.topic))
+        .bind(filter.key.as_deref().map(|key| lane::key(key).into_owned()))
+        .bind(words(&filter.class))
+        .bind(words(&filter.event))
+        .bind(filter.since)
+        .bind(filter.until)
+        .bind(i64::from(most))
+}
