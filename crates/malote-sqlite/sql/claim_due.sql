@@ -5,4 +5,4 @@ SELECT l.topic, l.key,
          WHERE p.consumer = l.consumer AND p.topic = l.topic AND p.key = l.key ORDER BY p.n LIMIT 1) AS attempts
   FROM malote_lane AS l
  WHERE l.consumer = $1 AND l.due_at <= (SELECT now FROM malote_clock)
- ORDER BY l.due_at LIMIT $2
+ ORDER BY l.due_at, l.topic, l.key LIMIT $2

@@ -3,12 +3,14 @@
 
 mod common;
 
-use common::{LONG, envelope, open, sealer, somebody, store, window};
+use common::{LONG, by_hand, envelope, open, open_with, sealer, somebody, store, window};
 use malote_core::{
     Envelope, Saved, Store, Taken, Transaction,
     relay::{Cursor, Ranges},
 };
 use malote_sqlite::Sqlite;
+use std::time::Duration;
+use tempfile::TempDir;
 
 async fn append(store: &Sqlite, keys: &[&str]) {
     let mut tx = store.begin(sealer()).await.unwrap();
@@ -81,8 +83,7 @@ async fn rows_that_were_written_by_hand_are_read() {
 async fn ac_001_an_old_epoch_changes_nothing() {
     let (_folder, store) = store().await;
     let (first, second) = (somebody(), somebody());
-    let Taken::Mine { lease: old, .. } = store.take_lease("relay", first, std::time::Duration::ZERO).await.unwrap()
-    else {
+    let Taken::Mine { lease: old, .. } = store.take_lease("relay", first, Duration::ZERO).await.unwrap() else {
         panic!("the lease is free")
     };
     let Taken::Mine { lease: new, .. } = store.take_lease("relay", second, LONG).await.unwrap() else {
@@ -106,9 +107,7 @@ async fn ac_001_an_old_epoch_changes_nothing() {
 async fn ac_006_a_restarted_process_is_somebody_else() {
     let (folder, store) = store().await;
     append(&store, &["a"; 100]).await;
-    let Taken::Mine { lease: dead, .. } =
-        store.take_lease("relay", somebody(), std::time::Duration::ZERO).await.unwrap()
-    else {
+    let Taken::Mine { lease: dead, .. } = store.take_lease("relay", somebody(), Duration::ZERO).await.unwrap() else {
         panic!("the lease is free")
     };
     store.close().await;
@@ -123,7 +122,8 @@ async fn ac_006_a_restarted_process_is_somebody_else() {
 
 #[tokio::test]
 async fn upkeep_removes_what_every_relay_has_published_and_positions_never_come_back() {
-    let (_folder, store) = store().await;
+    let folder = TempDir::new().unwrap();
+    let store = open_with(&folder, Sqlite::builder().keep_outbox(Duration::ZERO)).await;
     append(&store, &["x"; 10]).await;
     let Taken::Mine { lease, .. } = store.take_lease("relay", somebody(), LONG).await.unwrap() else { panic!() };
     let cursor = Cursor { high: 9, gaps: Ranges::from_iter([(4, 5)]) };
@@ -138,6 +138,21 @@ async fn upkeep_removes_what_every_relay_has_published_and_positions_never_come_
     assert_eq!(keys(&store, 0, &[], 100).await, []);
     append(&store, &["y"]).await;
     assert_eq!(keys(&store, 0, &[], 100).await, [(11, "y".into())]);
+}
+
+/// So that they can be sent again.
+#[tokio::test]
+async fn published_rows_are_kept_for_their_time() {
+    let folder = TempDir::new().unwrap();
+    let store = open_with(&folder, Sqlite::builder().keep_outbox(Duration::from_secs(60))).await;
+    append(&store, &["x"; 10]).await;
+    let Taken::Mine { lease, .. } = store.take_lease("relay", somebody(), LONG).await.unwrap() else { panic!() };
+    let all = Cursor { high: 10, gaps: Ranges::new() };
+    store.save(&lease, &all, LONG).await.unwrap();
+    by_hand(&store, "UPDATE malote_outbox SET created_at = created_at - 60000 WHERE seq IN (1, 2, 4)").await;
+    store.upkeep(&all).await.unwrap();
+    let left: Vec<i64> = keys(&store, 0, &[], 100).await.into_iter().map(|(seq, _)| seq).collect();
+    assert_eq!(left, [3, 5, 6, 7, 8, 9, 10]);
 }
 
 #[tokio::test]

@@ -67,8 +67,7 @@ async fn next_due(store: &Sqlite, consumer: &str) -> Result<Option<Duration>, St
 
 async fn candidates(tx: &mut SqliteConnection, consumer: &str, most: u32) -> Result<Vec<Candidate>, StoreError> {
     let doing = || format!("looking for lanes of {consumer:?} that are due");
-    let statement =
-        fence(planted::is("claim-any-order"), include_str!("../../sql/claim_due.sql"), "ORDER BY l.due_at ");
+    let statement = fence(planted::is("claim-any-order"), include_str!("../../sql/claim_due.sql"), "l.due_at, ");
     let rows = sqlx::query(statement)
         .bind(record::plain(consumer))
         .bind(i64::from(most.saturating_add(LOOK_FURTHER)))

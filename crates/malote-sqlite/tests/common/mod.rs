@@ -4,10 +4,10 @@
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use malote_core::{
-    Clock, Envelope, Incarnation, Message, Sealer,
+    Clock, Envelope, Incarnation, Message, Sealer, Store,
     relay::{Ranges, Window},
 };
-use malote_sqlite::Sqlite;
+use malote_sqlite::{Builder, Sqlite};
 use std::{sync::Arc, time::Duration};
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -52,10 +52,21 @@ pub async fn store() -> (TempDir, Sqlite) {
 }
 
 pub async fn open(folder: &TempDir) -> Sqlite {
+    open_with(folder, Sqlite::builder()).await
+}
+
+pub async fn open_with(folder: &TempDir, builder: Builder) -> Sqlite {
     let path = folder.path().join("service.db");
-    let store = Sqlite::builder().sync_every_commit(false).open(path.to_str().unwrap()).await.unwrap();
+    let store = builder.sync_every_commit(false).open(path.to_str().unwrap()).await.unwrap();
     store.migrate().await.unwrap();
     store
+}
+
+/// Does something to the tables by hand.
+pub async fn by_hand(store: &Sqlite, sql: &'static str) {
+    let mut tx = store.begin(sealer()).await.unwrap();
+    sqlx::raw_sql(sql).execute(&mut *tx).await.unwrap();
+    tx.commit().await.unwrap();
 }
 
 pub fn window(high: i64, gaps: &[(i64, i64)], limit: usize) -> Window {

@@ -1,10 +1,13 @@
 //! What every adapter of a port has to do, as tests that each adapter runs.
 
+mod kept;
+mod parking;
 pub mod store;
 mod store_idempotency;
 mod store_inbox;
 mod store_outbox;
 mod store_relay;
+mod timer;
 pub mod transport;
 mod transport_groups;
 mod transport_records;

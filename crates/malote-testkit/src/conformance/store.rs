@@ -3,10 +3,13 @@
 //! Each function is one promise of [`malote_core::Store`]; it takes a fresh, migrated store. An
 //! adapter runs them all as tests of their own by [`store_conformance!`](crate::store_conformance).
 
+pub use super::kept::*;
+pub use super::parking::*;
 pub use super::store_idempotency::*;
 pub use super::store_inbox::*;
 pub use super::store_outbox::*;
 pub use super::store_relay::*;
+pub use super::timer::*;
 
 use chrono::{DateTime, Utc};
 use malote_core::{Clock, Envelope, Message, Sealer, Store, Transaction};
@@ -16,7 +19,7 @@ use std::{
 };
 use uuid::Uuid;
 
-/// Makes a test of each promise. `$open` is an `async fn() -> Option<impl IdempotencyStore>` that
+/// Makes a test of each promise. `$open` is an `async fn() -> Option<impl FullStore + IdempotencyStore>` that
 /// gives a fresh, migrated store, or `None` where its server cannot be had.
 #[macro_export]
 macro_rules! store_conformance {
@@ -45,6 +48,33 @@ macro_rules! store_conformance {
             ac_068_names_do_not_cross
             a_claim_checks_in_order
             answers_are_kept_as_long_as_asked
+            a_parked_key_is_busy_and_no_other
+            a_lane_keeps_its_order
+            what_is_parked_survives_byte_for_byte
+            a_park_that_is_rolled_back_leaves_nothing
+            two_of_one_key_that_come_again_are_known
+            an_attempt_is_counted_before_it_is_made
+            a_claimed_lane_is_left_out
+            a_claim_that_is_over_changes_nothing
+            a_settling_that_is_rolled_back_leaves_the_head
+            a_head_is_put_off
+            after_a_dead_letter_the_key_goes_on
+            a_key_may_stay_held
+            a_key_with_a_letter_that_was_set_aside_is_passing
+            what_goes_behind_a_running_head_is_not_lost
+            the_longest_overdue_comes_first
+            the_budget_is_shared
+            what_only_waited_takes_nothing_of_the_budget
+            custody_tells_of_a_death
+            runs_are_counted_until_they_end
+            what_is_due_moves_to_the_outbox
+            nothing_fires_early
+            schedule_and_cancel_belong_to_the_transaction
+            late_ones_fire_once_and_in_order
+            old_inbox_rows_go_when_they_are_done
+            old_dead_letters_go
+            old_answers_go
+            old_acts_go
         }
     };
     (@each $open:path: $($name:ident)+) => {

@@ -65,8 +65,11 @@ pub async fn an_envelope_survives_byte_for_byte<S: Store>(store: S) {
     let sealed_alike = sealer.clone();
     let mut tx = store.begin(sealer).await.unwrap();
     let before = sealed_alike.clock.now();
-    let ids = append(&mut tx, messages.clone()).await.unwrap();
+    let mut ids = append(&mut tx, messages.clone()).await.unwrap();
+    // one without any bytes in a statement of its own, too
+    ids.extend(append(&mut tx, messages[2..].to_vec()).await.unwrap());
     tx.commit().await.unwrap();
+    let messages = [&messages[..], &messages[2..]].concat();
     let after = sealed_alike.clock.now();
 
     let read = store.read(&all()).await.unwrap();
