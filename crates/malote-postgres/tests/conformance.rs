@@ -11,3 +11,4 @@ async fn open() -> Option<Postgres> {
 }
 
 malote_testkit::store_conformance!(open);
+malote_testkit::inspect_conformance!(open);

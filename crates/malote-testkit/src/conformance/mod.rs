@@ -1,5 +1,6 @@
 //! What every adapter of a port has to do, as tests that each adapter runs.
 
+pub mod inspect;
 mod kept;
 mod parking;
 pub mod store;
