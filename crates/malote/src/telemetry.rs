@@ -1,4 +1,4 @@
-//! One trace over every hop.
+//! What others see of it: one trace over every hop, and [`metrics`].
 //!
 //! ```text
 //!   POST /payment (SERVER) ─▶ create payment.received.v1 (PRODUCER) ─▶ send … (CLIENT) ─▶ process … (CONSUMER) ─▶ create …
@@ -12,6 +12,7 @@
 use malote_core::{Envelope, TraceContext, Tracer};
 use std::sync::Arc;
 
+pub mod metrics;
 #[cfg(feature = "otel")]
 mod otel;
 #[cfg(feature = "otel")]

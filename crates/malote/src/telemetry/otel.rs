@@ -8,7 +8,9 @@ use opentelemetry::{
     trace::{Span as _, SpanKind, TraceContextExt, Tracer as _, TracerProvider as _},
 };
 use opentelemetry_otlp::WithExportConfig;
-use opentelemetry_sdk::{Resource, propagation::TraceContextPropagator, trace::SdkTracerProvider};
+use opentelemetry_sdk::{
+    Resource, metrics::SdkMeterProvider, propagation::TraceContextPropagator, trace::SdkTracerProvider,
+};
 use std::{
     io::{IsTerminal, stderr},
     sync::{
@@ -19,30 +21,39 @@ use std::{
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::SubscriberInitExt};
 
+mod meter;
+
 static ON: AtomicBool = AtomicBool::new(false);
 
 /// Ends the export in good order when dropped: what was recorded is sent.
-pub struct Guard(Option<SdkTracerProvider>);
+pub struct Guard {
+    traces: Option<SdkTracerProvider>,
+    metrics: Option<SdkMeterProvider>,
+}
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if let Some(provider) = self.0.take()
-            && let Err(error) = provider.shutdown()
-        {
+        if let Some(Err(error)) = self.traces.take().map(|provider| provider.shutdown()) {
             eprintln!("traces: the last spans could not be exported: {error}");
+        }
+        if let Some(Err(error)) = self.metrics.take().map(|provider| provider.shutdown()) {
+            eprintln!("metrics: the last values could not be exported: {error}");
         }
     }
 }
 
-/// Logs to standard error (`RUST_LOG`, `info` by default) and, when `OTEL_EXPORTER_OTLP_ENDPOINT`
-/// is set, exports traces there by OTLP over gRPC. Call it once, inside the async runtime; keep the
+/// Logs to standard error (`RUST_LOG`, `info` by default), records metrics
+/// ([`metrics::installed`](super::metrics::installed) renders them) and, when
+/// `OTEL_EXPORTER_OTLP_ENDPOINT` is set, exports traces and metrics there by OTLP over gRPC;
+/// `OTEL_METRICS_EXPORTER=none` exports traces only. Call it once, inside the async runtime; keep the
 /// guard until the end.
 pub fn init(service: &str) -> Guard {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let log = tracing_subscriber::fmt::layer().with_writer(stderr).with_target(false).with_ansi(stderr().is_terminal());
     let endpoint = std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok().filter(|e| !e.is_empty());
-    let provider = endpoint.and_then(|endpoint| provider(service, &endpoint));
-    let spans = provider.as_ref().map(|p| {
+    let resource = Resource::builder().with_service_name(service.to_owned()).build();
+    let traces = endpoint.as_ref().and_then(|endpoint| provider(resource.clone(), endpoint));
+    let spans = traces.as_ref().map(|p| {
         global::set_tracer_provider(p.clone());
         ON.store(true, Ordering::Release);
         // spans are exported at info whatever the log shows
@@ -52,18 +63,15 @@ pub fn init(service: &str) -> Guard {
     if registry.try_init().is_err() {
         eprintln!("telemetry: a subscriber is set already; this one is not used");
     }
-    Guard(provider)
+    Guard { traces, metrics: meter::init(resource, endpoint.as_deref()) }
 }
 
-fn provider(service: &str, endpoint: &str) -> Option<SdkTracerProvider> {
+fn provider(resource: Resource, endpoint: &str) -> Option<SdkTracerProvider> {
     let exporter = opentelemetry_otlp::SpanExporter::builder().with_tonic().with_endpoint(endpoint).build();
     match exporter {
-        Ok(exporter) => Some(
-            SdkTracerProvider::builder()
-                .with_batch_exporter(exporter)
-                .with_resource(Resource::builder().with_service_name(service.to_owned()).build())
-                .build(),
-        ),
+        Ok(exporter) => {
+            Some(SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build())
+        }
         Err(error) => {
             eprintln!("traces: OTEL_EXPORTER_OTLP_ENDPOINT cannot be used, going on without: {error}");
             None
