@@ -43,6 +43,8 @@ impl<S: FullStore> Janitor<S> {
             beat();
             let refusal = self.refusal().await;
             refused(refusal.as_deref());
+            metrics::gauge!("malote_janitor_refused", "service" => self.service.name.to_string())
+                .set(if refusal.is_some() { 1.0 } else { 0.0 });
             if let Taken::Mine { lease, .. } = self.service.store.take_lease(&name, self.who, LEASE).await? {
                 let done = self.round(&lease, refusal.is_none(), &beat).await;
                 self.service.store.release_lease(&lease).await?;
@@ -79,6 +81,7 @@ impl<S: FullStore> Janitor<S> {
                 tracing::debug!(service = %self.service.name, "removed {removed} rows of {}", kind.name());
             }
         }
+        metrics::counter!("malote_janitor_rounds_total", "service" => self.service.name.to_string()).increment(1);
         Ok(())
     }
 

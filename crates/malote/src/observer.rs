@@ -3,7 +3,7 @@
 //! Looked at every few seconds. A process that lives and moves nothing is not ready: the oldest row
 //! that nobody has published says so, whoever the relay is.
 
-use crate::{Health, State, service::Service};
+use crate::{Health, State, service::Service, telemetry};
 use malote_core::{
     FullStore, Store, StoreError,
     inspect::{Inspect, Status},
@@ -26,6 +26,7 @@ impl<S: FullStore> Observer<S> {
 
     /// Runs until stopped; an error of the store ends it. `beat` is called once a round.
     pub(crate) async fn run(&self, health: &Health, beat: impl Fn()) -> Result<(), StoreError> {
+        telemetry::metrics::begin(&self.service.name);
         let mut known = BTreeSet::from([self.service.name.to_string()]);
         while !self.stop.is_cancelled() {
             beat();
@@ -57,6 +58,7 @@ impl<S: FullStore> Observer<S> {
     #[allow(clippy::cast_precision_loss)]
     fn tell(&self, status: &Status, known: &BTreeSet<String>) {
         let name = self.service.name.to_string();
+        metrics::counter!("malote_observations_total", "service" => name.clone()).increment(1);
         let gauge = |metric: &'static str, value: f64| metrics::gauge!(metric, "service" => name.clone()).set(value);
         gauge("malote_outbox_pending", status.outbox.pending as f64);
         gauge("malote_outbox_oldest_age_seconds", status.outbox.oldest_seconds.unwrap_or(0.0));

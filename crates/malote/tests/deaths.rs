@@ -95,8 +95,9 @@ impl Desk {
         let log: Arc<dyn Transport> =
             Arc::new(Embedded::builder().lease(Duration::from_millis(500)).open(&path).await.unwrap());
         let (asker, heard) = (Sqlite::fresh("asker").await.unwrap(), Log::default());
-        let service =
-            Service::new("asker", asker.clone(), log).emits::<Ping>().on(with(heard.clone(), hear::<malote::sqlite::Tx>));
+        let service = Service::new("asker", asker.clone(), log)
+            .emits::<Ping>()
+            .on(with(heard.clone(), hear::<malote::sqlite::Tx>));
         Self { asker, heard, running: start(Runtime::new().with(service)).await, log: path }
     }
 }

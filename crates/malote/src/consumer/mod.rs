@@ -22,13 +22,18 @@ mod work;
 
 pub(crate) use retry::Retrier;
 
-use crate::{Health, Outbox, State, service::Service};
+use crate::{Health, Outbox, State, service::Service, telemetry::metrics::messaging};
 use chrono::{DateTime, Utc};
 use custody::Custody;
 use malote_core::{
-    BoxFuture, Cause, Delivery, FullStore, Incarnation, Place, Store, StoreError, Subscription, TransportError,
+    BoxFuture, Cause, Class, Delivery, FullStore, Incarnation, Place, Store, StoreError, Subscription, TransportError,
 };
-use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    ops::ControlFlow,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use work::{Trouble, Work};
@@ -77,6 +82,7 @@ impl<S: FullStore> Consumer<S> {
             let coming = subscription.next(self.service.settings.batch);
             let Some(deliveries) = self.stop.run_until_cancelled(coming).await else { return Ok(()) };
             let deliveries = deliveries?;
+            messaging::consumed(self.service.transport.system(), &self.service.name, &deliveries);
             let handled = last_places(&deliveries);
             if malote_core::planted::is("acknowledge-first") {
                 subscription.acknowledge(&handled).await?;
@@ -84,8 +90,17 @@ impl<S: FullStore> Consumer<S> {
             if self.handle(deliveries, &mut custody).await.is_break() {
                 return Ok(());
             }
-            subscription.acknowledge(&handled).await?;
+            self.acknowledge(subscription, &handled).await?;
         }
+    }
+
+    /// Acknowledges what is done, and notes how long that took.
+    async fn acknowledge(&self, subscription: &mut dyn Subscription, done: &[Place]) -> Result<(), TransportError> {
+        let begun = Instant::now();
+        let acknowledged = subscription.acknowledge(done).await;
+        let error = acknowledged.as_ref().err().map(|_| Class::Transient);
+        messaging::operated(self.service.transport.system(), "commit", "settle", error, begun.elapsed());
+        acknowledged
     }
 
     /// Deals with a batch to its end; breaks off only when told to stop while the store is away.
@@ -113,6 +128,13 @@ impl<S: FullStore> Consumer<S> {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// Counts what has been committed.
+    fn count(&self, handled: u64, duplicates: u64) {
+        let name = self.service.name.to_string();
+        metrics::counter!("malote_duplicates_total", "consumer" => name.clone()).increment(duplicates);
+        metrics::counter!("malote_consumed_total", "consumer" => name).increment(handled);
     }
 
     async fn begin(&self) -> Result<S::Tx, StoreError> {

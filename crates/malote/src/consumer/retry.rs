@@ -199,6 +199,9 @@ impl<S: FullStore> Retrier<S> {
             Settled::Fenced => tx.rollback().await?,
             _ => tx.commit().await.map_err(Trouble::at_commit)?,
         }
+        if matches!((ending, &settled), (Ending::Done, Settled::Next(_) | Settled::Rest)) {
+            self.0.count(1, 0);
+        }
         Ok(settled)
     }
 }

@@ -173,7 +173,7 @@ pub const ALL: &[Metric] = &[
         PROCESSED,
         "Duration of one attempt of a handler or an effect; `error.type` is the class of its failure.",
     ),
-    counter("malote_consumed_total", &["consumer"], "Messages that took effect at their first attempt."),
+    counter("malote_consumed_total", &["consumer"], "Messages that took effect."),
     counter("malote_duplicates_total", &["consumer"], "Deliveries that the inbox knew already, and that did nothing."),
     // what fails
     counter("malote_retries_total", &["consumer"], "Second and later attempts at a message."),
