@@ -144,7 +144,7 @@ Environment:
   MALOTE_MAIL_FROM, _TO         between whom mails go [payments@localhost, customers@localhost]
   MALOTE_WEBHOOK                http://… that takes notices as JSON, instead of mails
                                 [neither: files in $MALOTE_DATA/mailbox]
-  OTEL_EXPORTER_OTLP_ENDPOINT   where traces go [nowhere]
+  OTEL_EXPORTER_OTLP_ENDPOINT   where traces and metrics go by OTLP [nowhere; metrics are at /metrics in any case]
   RUST_LOG                      what is logged to standard error [info]";
 
 /// Looks variables up; an empty one counts as unset.

@@ -1,22 +1,31 @@
-//! What every service answers over HTTP: whether it lives, and whether it is ready.
+//! What every service answers over HTTP: whether it lives, whether it is ready, and its metrics.
 
 use axum::{
     Router,
     extract::State,
-    http::StatusCode,
+    http::{StatusCode, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
     routing::get,
 };
 use malote::{
     Health, State as Part,
     edge::{self, Body, Problem},
+    telemetry::metrics::{self, Metrics},
 };
 use serde_json::{Map, Value, json};
 
-/// Adds `/health` and `/ready` to a service's own routes, and an answer to everything else.
+/// Adds `/health`, `/ready` and, where they are recorded, `/metrics` to a service's own routes, and an
+/// answer to everything else.
 pub fn whole(routes: Router, health: Health) -> Router {
-    let states = Router::new().route("/health", get(alive)).route("/ready", get(ready)).with_state(health);
+    let mut states = Router::new().route("/health", get(alive)).route("/ready", get(ready)).with_state(health);
+    if let Some(metrics) = metrics::installed() {
+        states = states.route("/metrics", get(measured).with_state(metrics));
+    }
     edge::with_fallbacks(routes.merge(states))
+}
+
+async fn measured(State(metrics): State<Metrics>) -> Response {
+    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics.render()).into_response()
 }
 
 async fn alive() -> Body<Value> {

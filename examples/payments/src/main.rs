@@ -141,7 +141,7 @@ fn banner(services: &[Name], config: &Config, address: &str, flow: &Flow) -> Str
     let places = places(services, config);
     if let [one] = services {
         return format!(
-            "{} is at http://{address} (/health, /ready)\n\nWhat it consumes and emits:\n\n{flow}\n{places}",
+            "{} is at http://{address} (/health, /ready, /metrics)\n\nWhat it consumes and emits:\n\n{flow}\n{places}",
             one.as_str()
         );
     }

@@ -36,6 +36,7 @@ mod pgbouncer;
 mod ports;
 mod postgres;
 mod process;
+mod prometheus;
 mod redis;
 mod scratch;
 
@@ -47,6 +48,7 @@ pub use kafka::Kafka;
 pub use pgbouncer::PgBouncer;
 pub use ports::Port;
 pub use postgres::{Builder as PostgresBuilder, Postgres, PostgresAt};
+pub use prometheus::{Prometheus, promtool};
 pub use redis::Redis;
 
 /// Names the shared PostgreSQL: a URL without a database, such as
@@ -56,6 +58,8 @@ pub const POSTGRES_ENV: &str = "MALOTE_TEST_POSTGRES";
 pub const REDIS_ENV: &str = "MALOTE_TEST_REDIS";
 /// Names the shared Kafka: its bootstrap address, such as `127.0.0.1:9092`.
 pub const KAFKA_ENV: &str = "MALOTE_TEST_KAFKA";
+/// Empty, there is no Prometheus; each test that needs one starts its own.
+pub const PROMETHEUS_ENV: &str = "MALOTE_TEST_PROMETHEUS";
 /// Set to `1`, every server counts as not to be had.
 pub const QUICK_ENV: &str = "MALOTE_TEST_QUICK";
 
@@ -115,6 +119,7 @@ pub fn unique(prefix: &str) -> String {
 
 const POSTGRES: Kind = Kind { name: "PostgreSQL", variable: POSTGRES_ENV };
 const REDIS: Kind = Kind { name: "Redis", variable: REDIS_ENV };
+const PROMETHEUS: Kind = Kind { name: "Prometheus", variable: PROMETHEUS_ENV };
 const KAFKA: Kind = Kind { name: "Kafka", variable: KAFKA_ENV };
 
 /// What a test may need, and go without.
