@@ -1,5 +1,6 @@
 -- Parks messages at the end of their lanes, in the order given. Headers come in two flat arrays, of which
--- each message has those from `first` to `last`. The foreign key keeps the lane from going meanwhile.
+-- each message has those from `first` to `last`. The foreign key keeps the lane from going meanwhile. What is
+-- parked already stays as it is.
 INSERT INTO malote.parked (consumer, topic, key, what, event_id, day, type, attempts, first_at, class, error, history,
                            record_key, header_names, header_values, record_payload)
 SELECT $1, p.topic, p.key, p.what, p.event_id, p.day, p.type, p.attempts,
@@ -10,3 +11,4 @@ SELECT $1, p.topic, p.key, p.what, p.event_id, p.day, p.type, p.attempts,
        WITH ORDINALITY AS p (topic, key, what, event_id, day, type, attempts, class, error, history, record_key,
                              record_payload, first, last, n)
  ORDER BY p.n
+ON CONFLICT (consumer, what) DO NOTHING

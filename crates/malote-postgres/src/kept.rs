@@ -25,7 +25,7 @@ impl KeptStore for Postgres {
 impl Inner {
     async fn prune(&self, what: Prune, most: u32, dry: bool) -> Result<Pruned, sqlx::Error> {
         if dry {
-            return self.count_old(what).await;
+            return self.count_old(what, most).await;
         }
         match what {
             Prune::Inbox(keep) => self.prune_inbox(keep, most).await,
@@ -50,13 +50,13 @@ impl Inner {
         }
     }
 
-    /// Counts what is due, up to a million.
-    async fn count_old(&self, what: Prune) -> Result<Pruned, sqlx::Error> {
+    /// Counts what is due, up to `most`.
+    async fn count_old(&self, what: Prune, most: u32) -> Result<Pruned, sqlx::Error> {
         let mut session = self.session().await?;
-        let query = self.sql.prune_count.query().bind(what.name()).bind(micros(what.keep())).bind(1_000_000i64);
+        let query = self.sql.prune_count.query().bind(what.name()).bind(micros(what.keep())).bind(i64::from(most));
         let rows: i64 = query.fetch_one(&mut *session).await?.try_get("rows")?;
         session.done().await?;
-        Ok(Pruned { rows: rows.max(0).cast_unsigned(), more: rows > 0 })
+        Ok(batch(rows.max(0).cast_unsigned(), most))
     }
 
     async fn prune_inbox(&self, keep: Duration, most: u32) -> Result<Pruned, sqlx::Error> {

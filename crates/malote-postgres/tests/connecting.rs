@@ -76,7 +76,7 @@ async fn ac_032_migrations_run_by_many_and_killed() {
     migrators.join_all().await;
 
     let run: i64 = sqlx::query_scalar("SELECT count(*) FROM malote.migration").fetch_one(admin.pool()).await.unwrap();
-    assert_eq!(run, 1);
+    assert_eq!(run, 2);
     let mut tx = admin.begin(sealer()).await.unwrap();
     tx.publish(changed("a", 1)).await.unwrap();
     tx.commit().await.unwrap();

@@ -40,13 +40,14 @@ async fn admit<S: Store>(store: &S, events: &[Admission]) {
     tx.commit().await.unwrap();
 }
 
-/// By the event's own day; what is parked or dead stays however old, and what is young stays, too.
+/// By the event's own day and by when it was handled: an event may come long after its day, and a duplicate of
+/// it as long after that. What is parked or dead stays however old, and what is young stays, too.
 pub async fn old_inbox_rows_go_when_they_are_done<S: FullStore>(store: S) {
     let old = NaiveDate::from_ymd_opt(2020, 1, 1).unwrap();
     let today = WallClock.now().date_naive();
     let event = |day| Admission { event_id: Uuid::now_v7(), day };
     let done: Vec<Admission> = (0..25).map(|n| event(old + Days::new(n % 3))).collect();
-    let young: Vec<Admission> = (0..5).map(|n| event(today - Days::new(n % 2))).collect();
+    let young: Vec<Admission> = (0..5).map(|n| event(today + Days::new(n % 2))).collect();
     admit(&store, &[done.clone(), young.clone()].concat()).await;
     let mut waiting = [letter("a", "1", Some(failed(1, Duration::ZERO))), letter("a", "2", None)];
     for letter in &mut waiting {
@@ -57,8 +58,9 @@ pub async fn old_inbox_rows_go_when_they_are_done<S: FullStore>(store: S) {
     let settled = settle(&store, &dead, Ending::Dead { dead: given_up(&dead), hold: false }).await;
     let Settled::Next(second) = settled else { panic!("{settled:?}") };
 
-    let keep = Prune::Inbox(Duration::from_secs(7 * 24 * 3600));
+    let keep = Prune::Inbox(Duration::ZERO);
     assert_eq!(prune(&store, Prune::Inbox(Duration::from_secs(100 * 365 * 24 * 3600)), 10).await, 0);
+    assert_eq!(prune(&store, Prune::Inbox(Duration::from_secs(7 * 24 * 3600)), 10).await, 0, "handled just now");
     assert_eq!(prune(&store, keep, 10).await, 25);
     assert_eq!(store.seen(CONSUMER, &done).await.unwrap(), [false; 25]);
     assert_eq!(store.seen(CONSUMER, &young).await.unwrap(), [true; 5]);
