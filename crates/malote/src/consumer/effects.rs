@@ -20,10 +20,7 @@ use malote_core::{
     Admission, BoxFuture, Class, Envelope, Failed, FullStore, History, IdempotencyKey, LaneState, Transaction,
     retry::{Next, Then},
 };
-use std::{
-    ops::ControlFlow,
-    time::{Duration, Instant},
-};
+use std::{ops::ControlFlow, time::Duration};
 use tracing::Instrument;
 use uuid::Uuid;
 
@@ -54,42 +51,28 @@ impl<S: FullStore> Consumer<S> {
         ControlFlow::Continue(run.into_iter().zip(states).filter(|(_, fresh)| *fresh).map(|(work, _)| work).collect())
     }
 
-    /// Says of each whether it is to be called, and parks those that are to wait.
+    /// Says of each whether it is to be called; those that are to wait are parked, in the transaction
+    /// that saw their lanes busy and keeps them so.
     async fn sift(&self, run: &[Work<'_, S>]) -> Result<Vec<bool>, Trouble> {
         let (store, name) = (&self.service.store, &*self.service.name);
         let ids: Vec<Admission> = run.iter().filter_map(Work::admission).collect();
-        let mut fresh: Vec<bool> = store.seen(name, &ids).await?.into_iter().map(|seen| !seen).collect();
-        let known = fresh.iter().filter(|fresh| !**fresh).count();
+        let fresh: Vec<bool> = store.seen(name, &ids).await?.into_iter().map(|seen| !seen).collect();
         let mut tx = self.begin().await?;
         let lanes = self.lanes(&mut tx, run.iter().map(|work| &work.lane)).await?;
-        tx.rollback().await?;
-        let mut behind = Vec::new();
-        for (work, fresh) in run.iter().zip(&mut fresh) {
-            if *fresh && lanes.get(&work.lane) == Some(&LaneState::Busy) {
-                *fresh = false;
-                behind.push(work);
-            }
+        let is_free = |work: &Work<'_, S>| lanes.get(&work.lane) != Some(&LaneState::Busy);
+        let behind: Vec<&Work<'_, S>> =
+            run.iter().zip(&fresh).filter(|(work, fresh)| **fresh && !is_free(work)).map(|(work, _)| work).collect();
+        if behind.is_empty() {
+            tx.rollback().await?;
+            return Ok(fresh);
         }
-        if !behind.is_empty() {
-            self.park_behind(&behind).await?;
-        }
-        self.count(0, known as u64);
-        Ok(fresh)
-    }
-
-    /// Parks what is to wait behind something of its key. Where the key has become free meanwhile, it
-    /// is its own head, and due at once.
-    async fn park_behind(&self, members: &[&Work<'_, S>]) -> Result<(), Trouble> {
-        let (store, name) = (&self.service.store, &*self.service.name);
-        let mut tx = self.begin().await?;
-        let ids: Vec<Admission> = members.iter().filter_map(|work| work.admission()).collect();
+        let ids: Vec<Admission> = behind.iter().filter_map(|work| work.admission()).collect();
         let new = store.admit(&mut tx, name, &ids).await?;
-        let letters: Vec<_> =
-            members.iter().zip(new).filter(|(_, new)| *new).map(|(work, _)| work.park(None)).collect();
+        let letters: Vec<_> = behind.iter().zip(new).filter(|(_, new)| *new).map(|(work, _)| work.park(None)).collect();
         store.park(&mut tx, name, &letters).await?;
         tx.commit().await?;
         self.parked.notify_one();
-        Ok(())
+        Ok(run.iter().zip(fresh).map(|(work, fresh)| fresh && is_free(work)).collect())
     }
 
     /// The effects of one key, in order. When one fails it is parked, and the rest behind it.
@@ -166,18 +149,14 @@ impl<S: FullStore> Consumer<S> {
             let key = operation(&self.service.name, envelope);
             self.within(envelope, effect.call(envelope, key)).await
         };
-        let begun = Instant::now();
-        let outcome = called.instrument(span).await.map_err(|failure| Fault::of(&self.service.store, failure));
-        self.processed(envelope, begun, &outcome);
-        outcome
+        called.instrument(span).await.map_err(|failure| Fault::of(&self.service.store, failure))
     }
 
     /// Writes down what came of a call, once.
     async fn record(&self, work: &Work<'_, S>, envelope: &Envelope, note: Note<S>) -> Result<(), Trouble> {
         let (store, name) = (&self.service.store, &*self.service.name);
         let mut tx = store.begin(self.outbox.sealer(self.cause_of(envelope))).await?;
-        let is_new = store.admit(&mut tx, name, &[Admission::of(envelope)]).await? == [true];
-        if is_new {
+        if store.admit(&mut tx, name, &[Admission::of(envelope)]).await? == [true] {
             self.write_down(&mut tx, note).await?;
             let lanes = self.lanes(&mut tx, std::iter::once(&work.lane)).await?;
             if lanes.get(&work.lane) == Some(&LaneState::Passing) {
@@ -187,9 +166,7 @@ impl<S: FullStore> Consumer<S> {
         if work.suspect {
             store.run_ended(&mut tx, name, &work.what()).await?;
         }
-        tx.commit().await.map_err(Trouble::at_commit)?;
-        self.count(u64::from(is_new), u64::from(!is_new));
-        Ok(())
+        tx.commit().await.map_err(Trouble::at_commit)
     }
 
     /// Runs what an effect left to be written down.
