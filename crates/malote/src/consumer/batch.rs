@@ -4,25 +4,15 @@ use super::{
     Consumer, DEATHS,
     work::{Fault, Task, Trouble, Work},
 };
-use crate::{
-    service::Handle,
-    telemetry::{self, metrics::messaging},
-};
+use crate::{service::Handle, telemetry};
 use futures::FutureExt;
 use malote_core::{
     Admission, Cause, Class, Envelope, Failed, Failure, FullStore, History, Lane, LaneState, Message, Outcome,
-    Transaction, isolation,
+    Transaction,
     isolation::{Isolation, Next},
     retry,
 };
-use std::{
-    any::Any,
-    collections::HashMap,
-    future::Future,
-    ops::ControlFlow,
-    panic::AssertUnwindSafe,
-    time::{Duration, Instant},
-};
+use std::{any::Any, collections::HashMap, future::Future, ops::ControlFlow, panic::AssertUnwindSafe, time::Duration};
 use tracing::Instrument;
 
 /// What a transaction came to.
@@ -40,49 +30,59 @@ impl<S: FullStore> Consumer<S> {
             true => Isolation::one_by_one(run.len()),
             false => Isolation::of(run.len()),
         };
+        let mut begun = None;
         loop {
-            match isolation.next() {
+            let trouble = match isolation.next() {
                 Next::Done => return ControlFlow::Continue(()),
-                Next::Together => match self.attempt(run).await {
-                    Ok(()) => isolation.committed(),
-                    Err(trouble) => {
-                        tracing::debug!(service = %self.service.name, "a batch of {} did not go through: {}", run.len(), trouble.why());
-                        isolation.failed(trouble.class());
+                Next::Together(part) => match self.attempt(&run[part.clone()]).await {
+                    Ok(()) => None,
+                    Err((Trouble::Message(fault), over)) if !fault.is_conflict() => {
+                        tracing::debug!(service = %self.service.name, "{} records were not handled together: {}", part.len(), fault.why);
+                        isolation.failed(over.map(|over| part.start + over));
+                        continue;
                     }
+                    Err((trouble, _)) => Some(trouble),
                 },
-                Next::Alone(member) => match self.alone(&run[member]).await {
-                    Ok(()) => isolation.dealt_with(),
-                    Err(away) => {
-                        let wait = isolation.stalled(&self.service.settings.backoff, fastrand::f64());
-                        self.stalled(&away, wait).await?;
-                    }
-                },
+                Next::Alone(member) => {
+                    let again = begun.replace(member) == Some(member);
+                    self.alone(&run[member], again, &mut isolation).await.err()
+                }
+            };
+            match trouble {
+                None => isolation.dealt_with(),
+                Some(trouble) if trouble.class() == Class::Conflict && isolation.conflicted() => {}
+                Some(away) => {
+                    let wait = isolation.stalled(&self.service.settings.backoff, fastrand::f64());
+                    self.stalled(&away, wait).await?;
+                }
             }
         }
     }
 
-    /// One member in a transaction of its own: handled, parked, or given up. Fails only with trouble of
-    /// the store.
-    async fn alone(&self, work: &Work<'_, S>) -> Result<(), Trouble> {
-        if work.suspect {
-            let runs = self.service.store.run_begins(&self.service.name, &work.what()).await?;
-            if runs > DEATHS {
-                let why = format!("the process died {} times while it handled this", runs - 1);
-                return self.give_up(work, &Fault::of_class(Class::Final, &why), runs - 1, History::default()).await;
-            }
+    /// One member in a transaction of its own: handled, parked, or given up. Fails with trouble of the
+    /// store. A run that begins `again`, because the store was away, was counted before.
+    async fn alone(&self, work: &Work<'_, S>, again: bool, isolation: &mut Isolation) -> Result<(), Trouble> {
+        if work.suspect
+            && !again
+            && let Some(fault) = self.deadly(work).await?
+        {
+            return self.give_up(work, &fault, DEATHS, History::default()).await;
         }
-        let mut conflicts = 0;
-        let fault = loop {
+        loop {
             match self.attempt(std::slice::from_ref(work)).await {
                 Ok(()) => return Ok(()),
-                Err(Trouble::Message(fault)) if fault.is_conflict() && conflicts < isolation::CONFLICTS => {
-                    conflicts += 1
-                }
-                Err(Trouble::Message(fault)) => break fault,
-                Err(away) => return Err(away),
+                Err((Trouble::Message(fault), _)) if fault.is_conflict() && isolation.conflicted() => {}
+                Err((Trouble::Message(fault), _)) => return self.after_failure(work, &fault).await,
+                Err((away, _)) => return Err(away),
             }
-        };
-        self.after_failure(work, &fault).await
+        }
+    }
+
+    /// Counts a run that is about to begin, and says so when too many have begun and never ended.
+    pub(super) async fn deadly(&self, work: &Work<'_, S>) -> Result<Option<Fault>, Trouble> {
+        let runs = self.service.store.run_begins(&self.service.name, &work.what()).await?;
+        let why = || format!("the process died {} times while it handled this", runs - 1);
+        Ok((runs > DEATHS).then(|| Fault::of_class(Class::Final, &why())))
     }
 
     /// Parks a message after its first attempt, or gives it up.
@@ -118,33 +118,41 @@ impl<S: FullStore> Consumer<S> {
         Ok(())
     }
 
-    /// All of these in one transaction.
-    async fn attempt(&self, members: &[Work<'_, S>]) -> Result<(), Trouble> {
-        let mut tx = self.begin().await?;
-        match self.run_all(&mut tx, members).await {
+    /// All of these in one transaction; else what went wrong, and over which of them, where that is known.
+    async fn attempt(&self, members: &[Work<'_, S>]) -> Result<(), (Trouble, Option<usize>)> {
+        let mut tx = self.begin().await.map_err(|error| (error.into(), None))?;
+        let mut at = None;
+        match self.run_all(&mut tx, members, &mut at).await {
             Ok(tally) => {
-                tx.commit().await.map_err(Trouble::at_commit)?;
-                self.count(tally.handled, tally.duplicates);
-                if tally.parked {
-                    self.parked.notify_one();
-                }
+                tx.commit().await.map_err(|error| (Trouble::at_commit(error), None))?;
+                self.count(&tally);
                 Ok(())
             }
             Err(trouble) => {
                 // what the rollback has to say matters less than why it came to it
                 let _ = tx.rollback().await;
-                Err(trouble)
+                Err((trouble, at))
             }
         }
     }
 
-    async fn run_all(&self, tx: &mut S::Tx, members: &[Work<'_, S>]) -> Result<Tally, Trouble> {
+    fn count(&self, tally: &Tally) {
+        let name = self.service.name.to_string();
+        metrics::counter!("malote_duplicates_total", "consumer" => name.clone()).increment(tally.duplicates);
+        metrics::counter!("malote_consumed_total", "consumer" => name).increment(tally.handled);
+        if tally.parked {
+            self.parked.notify_one();
+        }
+    }
+
+    /// `at` says whose handler is running.
+    async fn run_all(&self, tx: &mut S::Tx, members: &[Work<'_, S>], at: &mut Option<usize>) -> Result<Tally, Trouble> {
         let (store, name) = (&self.service.store, &*self.service.name);
-        let handled = members.iter().filter_map(|work| match &work.task {
-            Task::Handle(envelope, handler) => Some((work, envelope, *handler)),
+        let handled = members.iter().enumerate().filter_map(|(n, work)| match &work.task {
+            Task::Handle(envelope, handler) => Some((n, work, envelope, *handler)),
             _ => None,
         });
-        let ids: Vec<Admission> = handled.clone().map(|(_, envelope, _)| Admission::of(envelope)).collect();
+        let ids: Vec<Admission> = handled.clone().map(|(_, _, envelope, _)| Admission::of(envelope)).collect();
         let new = if ids.is_empty() { Vec::new() } else { store.admit(tx, name, &ids).await? };
         let news: Vec<_> = handled
             .zip(new)
@@ -152,13 +160,14 @@ impl<S: FullStore> Consumer<S> {
             .map(|(member, _)| member)
             .collect();
         let mut tally = Tally { duplicates: (ids.len() - news.len()) as u64, ..Tally::default() };
-        let lanes = self.lanes(tx, news.iter().map(|(work, ..)| &work.lane)).await?;
+        let lanes = self.lanes(tx, news.iter().map(|(_, work, ..)| &work.lane)).await?;
         let (mut out, mut behind, mut passing) = (Vec::new(), Vec::new(), Vec::new());
-        for (work, envelope, handler) in news {
+        for (n, work, envelope, handler) in news {
             match lanes.get(&work.lane) {
                 Some(LaneState::Busy) => behind.push(work.park(None)),
                 state => {
                     let span = telemetry::process_span(envelope, name, self.service.transport.system());
+                    *at = Some(n);
                     out.extend(self.react(tx, envelope, handler).instrument(span).await.map_err(Trouble::Message)?);
                     tally.handled += 1;
                     if state == Some(&LaneState::Passing) {
@@ -167,6 +176,7 @@ impl<S: FullStore> Consumer<S> {
                 }
             }
         }
+        *at = None;
         if !behind.is_empty() {
             store.park(tx, name, &behind).await?;
         }
@@ -218,28 +228,18 @@ impl<S: FullStore> Consumer<S> {
         handler: &dyn Handle<S>,
     ) -> Result<Vec<Envelope>, Fault> {
         tx.sealer().cause = self.cause_of(envelope);
-        let begun = Instant::now();
         let handled = match self.guarded(envelope) {
             Ok(()) => self.within(envelope, handler.handle(envelope, tx)).await,
             Err(failure) => Err(failure),
         };
-        let out = match handled {
+        match handled {
             Ok(messages) => self.seal(tx, messages),
             Err(failure) => {
                 let fault = Fault::of(&self.service.store, failure);
                 tracing::Span::current().record("error.type", fault.class.as_str());
                 Err(fault)
             }
-        };
-        self.processed(envelope, begun, &out);
-        out
-    }
-
-    /// Notes how an attempt went.
-    pub(super) fn processed<T>(&self, envelope: &Envelope, begun: Instant, outcome: &Result<T, Fault>) {
-        let error = outcome.as_ref().err().map(|fault| fault.class);
-        let system = self.service.transport.system();
-        messaging::processed(system, &self.service.name, envelope, error, begun.elapsed());
+        }
     }
 
     /// Whether the service lets this be handled now.

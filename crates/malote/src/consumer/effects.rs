@@ -8,7 +8,7 @@
 //! side by side; the events of one key keep their order.
 
 use super::{
-    Consumer, DEATHS,
+    Consumer,
     work::{Fault, Task, Trouble, Work},
 };
 use crate::{
@@ -78,8 +78,15 @@ impl<S: FullStore> Consumer<S> {
     /// The effects of one key, in order. When one fails it is parked, and the rest behind it.
     async fn call_lane(&self, lane: Vec<Work<'_, S>>) -> ControlFlow<()> {
         for (n, work) in lane.iter().enumerate() {
+            let deadly = match work.suspect {
+                true => self.until_it_works(|| Box::pin(self.deadly(work))).await?,
+                false => None,
+            };
             let mut stalls = 0;
             let fault = loop {
+                if deadly.is_some() {
+                    break deadly;
+                }
                 match self.call_first(work).await {
                     Ok(None) => break None,
                     Ok(Some(fault)) => break Some(fault),
@@ -102,13 +109,6 @@ impl<S: FullStore> Consumer<S> {
     /// The first attempt at one effect: the fault, if it had one. Fails only with trouble of the store.
     async fn call_first(&self, work: &Work<'_, S>) -> Result<Option<Fault>, Trouble> {
         let Task::Call(envelope, effect) = &work.task else { return Ok(None) };
-        if work.suspect {
-            let runs = self.service.store.run_begins(&self.service.name, &work.what()).await?;
-            if runs > DEATHS {
-                let why = format!("the process died {} times while it did this", runs - 1);
-                return Ok(Some(Fault::of_class(Class::Final, &why)));
-            }
-        }
         let note = match self.call(envelope, *effect).await {
             Ok(note) => note,
             Err(fault) => return Ok(Some(fault)),
