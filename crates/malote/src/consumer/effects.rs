@@ -17,7 +17,7 @@ use crate::{
 };
 use futures::{StreamExt, stream};
 use malote_core::{
-    Admission, BoxFuture, Class, Envelope, Failed, FullStore, History, IdempotencyKey, LaneState, Transaction,
+    Admission, BoxFuture, Envelope, Failed, FullStore, History, IdempotencyKey, LaneState, Transaction,
     retry::{Next, Then},
 };
 use std::{ops::ControlFlow, time::Duration};
