@@ -6,8 +6,11 @@
 use crate::{
     Health, State,
     consumer::{Consumer, Retrier},
+    janitor::Janitor,
+    observer::Observer,
     relay::Relay,
     service::Service,
+    timer::Timer,
 };
 use futures::FutureExt;
 use malote_core::{BoxFuture, Failure, FullStore, Incarnation, Store, retry::Backoff, topology::Flow};
@@ -104,20 +107,36 @@ impl Runtime {
 }
 
 fn start<S: FullStore>(service: Arc<Service<S>>, tasks: &mut JoinSet<()>, context: &Context) {
-    let (backoff, who) = (service.settings.backoff, context.who);
+    let (who, parked) = (context.who, Arc::new(Notify::new()));
+    let mut part = |name: &str, run: fn(Part<S>) -> BoxFuture<'static, Ended>| {
+        let at = context.supervisor(format!("{} {name}", service.name));
+        let part = Part { service: service.clone(), at: at.clone(), who, parked: parked.clone() };
+        tasks.spawn(at.keep(service.settings.backoff, move || run(part.clone())));
+    };
     if service.settings.relay {
-        let (at, service) = (context.supervisor(format!("{} relay", service.name)), service.clone());
-        tasks.spawn(at.clone().keep(backoff, move || Box::pin(relay(service.clone(), at.clone(), who))));
+        part("relay", |part| Box::pin(relay(part.service, part.at, part.who)));
     }
     if !service.routes.is_empty() {
-        let at = context.supervisor(format!("{} consumer", service.name));
-        let parked = Arc::new(Notify::new());
-        let (told, listens) = (parked.clone(), service.clone());
-        tasks
-            .spawn(at.clone().keep(backoff, move || Box::pin(consume(listens.clone(), at.clone(), who, told.clone()))));
-        let at = context.supervisor(format!("{} retries", service.name));
-        tasks
-            .spawn(at.clone().keep(backoff, move || Box::pin(retry(service.clone(), at.clone(), who, parked.clone()))));
+        part("consumer", |part| Box::pin(consume(part)));
+        part("retries", |part| Box::pin(retry(part)));
+    }
+    part("timers", |part| Box::pin(time(part)));
+    part("janitor", |part| Box::pin(clean(part)));
+    part("observer", |part| Box::pin(observe(part)));
+}
+
+/// What a long task of a service is made from.
+struct Part<S: FullStore> {
+    service: Arc<Service<S>>,
+    at: Arc<Supervisor>,
+    who: Incarnation,
+    parked: Arc<Notify>,
+}
+
+impl<S: FullStore> Clone for Part<S> {
+    fn clone(&self) -> Self {
+        let Self { service, at, who, parked } = self;
+        Self { service: service.clone(), at: at.clone(), who: *who, parked: parked.clone() }
     }
 }
 
@@ -128,26 +147,34 @@ async fn relay<S: Store>(service: Arc<Service<S>>, at: Arc<Supervisor>, who: Inc
     Ok(Relay::new(service, who, at.stop.clone()).run(&at.health, &at.part).await?)
 }
 
-async fn consume<S: FullStore>(
-    service: Arc<Service<S>>,
-    at: Arc<Supervisor>,
-    who: Incarnation,
-    parked: Arc<Notify>,
-) -> Ended {
+async fn consume<S: FullStore>(Part { service, at, who, parked }: Part<S>) -> Ended {
     let topics = service.flow().topics();
     let Some(there) = at.stop.run_until_cancelled(service.transport.ensure(&topics)).await else { return Ok(()) };
     there?;
     Ok(Consumer::new(service, who, at.stop.clone(), parked).run(&at.health, &at.part).await?)
 }
 
-async fn retry<S: FullStore>(
-    service: Arc<Service<S>>,
-    at: Arc<Supervisor>,
-    who: Incarnation,
-    parked: Arc<Notify>,
-) -> Ended {
-    let retrier = Retrier::new(service, who, at.stop.clone(), parked);
-    Ok(retrier.run(|| at.health.set(&at.part, State::Working)).await?)
+async fn retry<S: FullStore>(Part { service, at, who, parked }: Part<S>) -> Ended {
+    Ok(Retrier::new(service, who, at.stop.clone(), parked).run(at.beat()).await?)
+}
+
+async fn time<S: FullStore>(Part { service, at, .. }: Part<S>) -> Ended {
+    Ok(Timer::new(service, at.stop.clone()).run(at.beat()).await?)
+}
+
+async fn clean<S: FullStore>(Part { service, at, who, .. }: Part<S>) -> Ended {
+    let refused = |why: Option<&str>| match why {
+        None => at.health.set(&at.part, State::Working),
+        Some(why) => {
+            tracing::error!(part = at.part, "the inbox is not cleaned up: {why}");
+            at.health.set(&at.part, State::Failing(why.to_owned()));
+        }
+    };
+    Ok(Janitor::new(service, who, at.stop.clone()).run(|| (), refused).await?)
+}
+
+async fn observe<S: FullStore>(Part { service, at, .. }: Part<S>) -> Ended {
+    Ok(Observer::new(service, at.stop.clone()).run(&at.health, at.beat()).await?)
 }
 
 /// Starts a part again when it ends before its time.
@@ -165,6 +192,11 @@ impl Context {
 }
 
 impl Supervisor {
+    /// What a part calls when it has got on.
+    fn beat(&self) -> impl Fn() {
+        || self.health.set(&self.part, State::Working)
+    }
+
     async fn keep(self: Arc<Self>, backoff: Backoff, part: impl Fn() -> BoxFuture<'static, Ended>) {
         let mut attempt = 0;
         while !self.stop.is_cancelled() {
