@@ -4,7 +4,10 @@ use super::{
     Consumer, DEATHS,
     work::{Fault, Task, Trouble, Work},
 };
-use crate::{service::Handle, telemetry};
+use crate::{
+    service::Handle,
+    telemetry::{self, metrics::messaging},
+};
 use futures::FutureExt;
 use malote_core::{
     Admission, Cause, Class, Envelope, Failed, Failure, FullStore, History, Lane, LaneState, Message, Outcome,
@@ -12,7 +15,14 @@ use malote_core::{
     isolation::{Isolation, Next},
     retry,
 };
-use std::{any::Any, collections::HashMap, future::Future, ops::ControlFlow, panic::AssertUnwindSafe, time::Duration};
+use std::{
+    any::Any,
+    collections::HashMap,
+    future::Future,
+    ops::ControlFlow,
+    panic::AssertUnwindSafe,
+    time::{Duration, Instant},
+};
 use tracing::Instrument;
 
 /// What a transaction came to.
@@ -125,7 +135,10 @@ impl<S: FullStore> Consumer<S> {
         match self.run_all(&mut tx, members, &mut at).await {
             Ok(tally) => {
                 tx.commit().await.map_err(|error| (Trouble::at_commit(error), None))?;
-                self.count(&tally);
+                self.count(tally.handled, tally.duplicates);
+                if tally.parked {
+                    self.parked.notify_one();
+                }
                 Ok(())
             }
             Err(trouble) => {
@@ -133,15 +146,6 @@ impl<S: FullStore> Consumer<S> {
                 let _ = tx.rollback().await;
                 Err((trouble, at))
             }
-        }
-    }
-
-    fn count(&self, tally: &Tally) {
-        let name = self.service.name.to_string();
-        metrics::counter!("malote_duplicates_total", "consumer" => name.clone()).increment(tally.duplicates);
-        metrics::counter!("malote_consumed_total", "consumer" => name).increment(tally.handled);
-        if tally.parked {
-            self.parked.notify_one();
         }
     }
 
@@ -228,18 +232,28 @@ impl<S: FullStore> Consumer<S> {
         handler: &dyn Handle<S>,
     ) -> Result<Vec<Envelope>, Fault> {
         tx.sealer().cause = self.cause_of(envelope);
+        let begun = Instant::now();
         let handled = match self.guarded(envelope) {
             Ok(()) => self.within(envelope, handler.handle(envelope, tx)).await,
             Err(failure) => Err(failure),
         };
-        match handled {
+        let out = match handled {
             Ok(messages) => self.seal(tx, messages),
             Err(failure) => {
                 let fault = Fault::of(&self.service.store, failure);
                 tracing::Span::current().record("error.type", fault.class.as_str());
                 Err(fault)
             }
-        }
+        };
+        self.processed(envelope, begun, &out);
+        out
+    }
+
+    /// Notes how an attempt went.
+    pub(super) fn processed<T>(&self, envelope: &Envelope, begun: Instant, outcome: &Result<T, Fault>) {
+        let error = outcome.as_ref().err().map(|fault| fault.class);
+        let system = self.service.transport.system();
+        messaging::processed(system, &self.service.name, envelope, error, begun.elapsed());
     }
 
     /// Whether the service lets this be handled now.

@@ -20,7 +20,10 @@ use malote_core::{
     Admission, BoxFuture, Envelope, Failed, FullStore, History, IdempotencyKey, LaneState, Transaction,
     retry::{Next, Then},
 };
-use std::{ops::ControlFlow, time::Duration};
+use std::{
+    ops::ControlFlow,
+    time::{Duration, Instant},
+};
 use tracing::Instrument;
 use uuid::Uuid;
 
@@ -57,6 +60,7 @@ impl<S: FullStore> Consumer<S> {
         let (store, name) = (&self.service.store, &*self.service.name);
         let ids: Vec<Admission> = run.iter().filter_map(Work::admission).collect();
         let fresh: Vec<bool> = store.seen(name, &ids).await?.into_iter().map(|seen| !seen).collect();
+        self.count(0, fresh.iter().filter(|fresh| !**fresh).count() as u64);
         let mut tx = self.begin().await?;
         let lanes = self.lanes(&mut tx, run.iter().map(|work| &work.lane)).await?;
         let is_free = |work: &Work<'_, S>| lanes.get(&work.lane) != Some(&LaneState::Busy);
@@ -149,14 +153,18 @@ impl<S: FullStore> Consumer<S> {
             let key = operation(&self.service.name, envelope);
             self.within(envelope, effect.call(envelope, key)).await
         };
-        called.instrument(span).await.map_err(|failure| Fault::of(&self.service.store, failure))
+        let begun = Instant::now();
+        let outcome = called.instrument(span).await.map_err(|failure| Fault::of(&self.service.store, failure));
+        self.processed(envelope, begun, &outcome);
+        outcome
     }
 
     /// Writes down what came of a call, once.
     async fn record(&self, work: &Work<'_, S>, envelope: &Envelope, note: Note<S>) -> Result<(), Trouble> {
         let (store, name) = (&self.service.store, &*self.service.name);
         let mut tx = store.begin(self.outbox.sealer(self.cause_of(envelope))).await?;
-        if store.admit(&mut tx, name, &[Admission::of(envelope)]).await? == [true] {
+        let is_new = store.admit(&mut tx, name, &[Admission::of(envelope)]).await? == [true];
+        if is_new {
             self.write_down(&mut tx, note).await?;
             let lanes = self.lanes(&mut tx, std::iter::once(&work.lane)).await?;
             if lanes.get(&work.lane) == Some(&LaneState::Passing) {
@@ -166,7 +174,9 @@ impl<S: FullStore> Consumer<S> {
         if work.suspect {
             store.run_ended(&mut tx, name, &work.what()).await?;
         }
-        tx.commit().await.map_err(Trouble::at_commit)
+        tx.commit().await.map_err(Trouble::at_commit)?;
+        self.count(u64::from(is_new), u64::from(!is_new));
+        Ok(())
     }
 
     /// Runs what an effect left to be written down.
