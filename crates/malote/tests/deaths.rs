@@ -6,7 +6,7 @@ mod common;
 use common::*;
 use malote::{
     Outcome, Runtime, Service, Transaction, Transport,
-    inspect::{Filter, Inspect},
+    inspect::Filter,
     retry::Policy,
     sqlite::{Embedded, Sqlite},
     with,

@@ -61,7 +61,8 @@ pub(super) async fn end(
 /// What came of an act, in words.
 fn words(outcome: &Acted) -> String {
     let mut text = outcome.done.to_string();
-    for Refused { id, why, .. } in &outcome.refused {
+    for Refused { id, why, stale } in &outcome.refused {
+        let why = if *stale { format!("stale: {why}") } else { why.clone() };
         text.push_str(&format!("; not {id}: {why}"));
     }
     malote_core::cut_reason(&text)
