@@ -4,7 +4,7 @@
 mod common;
 
 use common::child::{Other, say, told};
-use malote_core::{Delivery, Envelope, Report, Subscription, Transport};
+use malote_core::{Delivery, Envelope, Report, Subscription, Transport, wire};
 use malote_sqlite::{Embedded, embedded::Builder};
 use malote_testkit::conformance::transport::{
     Features, acknowledge, ensure, envelope, join, numbers, numbers_as_text, opened, publish, reports, sorted, take,
@@ -266,6 +266,29 @@ async fn a_damaged_file_is_told() {
         }
     };
     assert_eq!(texts(&came), ["000005"]);
+    member.close().await;
+}
+
+/// A record that was damaged in the file comes as one that nobody can take for an event, so that it
+/// can be set aside; what lies behind it comes too.
+#[tokio::test]
+async fn a_damaged_record_does_not_hold_up_its_partition() {
+    let folder = TempDir::new().unwrap();
+    let log = Embedded::builder().partitions(1).open(folder.path().join("log.db")).await.unwrap();
+    ensure(&log, &[TOPIC]).await;
+    publish(&log, numbers(TOPIC, 0..5)).await;
+    let outside = Connection::open(folder.path().join("log.db")).unwrap();
+    let offset = "(at & 1099511627775)"; // the lower 40 bits
+    let damage = [(1, "headers = x'ff00ff'"), (2, "headers = 'text'"), (3, "key = 7")];
+    for (at, change) in damage {
+        outside.execute(&format!("UPDATE record SET {change} WHERE {offset} = {at}"), []).unwrap();
+    }
+    let mut member = join(&log, "group", &[TOPIC]).await;
+    let came = all(member.as_mut(), 5).await;
+    let read: Vec<_> = came.iter().map(|d| (d.place.offset, wire::decode(TOPIC, &d.record).err())).collect();
+    let damaged = |at| (at, Some(wire::Malformed::Damaged));
+    assert_eq!(read, [(0, None), damaged(1), damaged(2), damaged(3), (4, None)]);
+    assert_eq!(came[1].record.headers, [(wire::DAMAGED.to_owned(), b"\xff\0\xff"[..].into())], "what is left of it");
     member.close().await;
 }
 

@@ -351,12 +351,7 @@ impl Member {
         let mut rows = statement.query(range)?;
         let mut read = Vec::new();
         while let Some(row) = rows.next()? {
-            let offset = log::offset(row.get(0)?);
-            let headers =
-                frame::read(row.get(2)?).ok_or_else(|| format!("the record at offset {offset} is damaged"))?;
-            let key = row.get::<_, Option<Vec<u8>>>(1)?.map(Bytes::from);
-            let payload = row.get::<_, Option<Vec<u8>>>(3)?.map(Bytes::from);
-            read.push((offset, RawRecord { key, headers, payload }));
+            read.push((log::offset(row.get(0)?), frame::record(row)?));
         }
         Ok(read)
     }
