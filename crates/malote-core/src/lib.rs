@@ -33,8 +33,8 @@ pub use event::{Event, EventType, Events};
 pub use failure::{Class, Failure, Outcome, chain};
 pub use handler::{Effect, Handler, IdempotencyKey, Record, With, with};
 pub use store::{
-    Admission, Answer, Claim, ClaimSource, Dead, IdempotencyStore, Incarnation, Lease, Read, RequestKey, Row, Saved,
-    Store, StoreError, Taken, Transaction,
+    Admission, Answer, Claim, ClaimSource, ClaimedRow, Dead, IdempotencyStore, Incarnation, Lease, Read, RequestKey,
+    Row, Saved, Store, StoreError, Taken, Transaction,
 };
 pub use transport::{
     BoxFuture, Delivery, Place, Publisher, RawRecord, Report, Reports, Subscription, Transport, TransportError,
