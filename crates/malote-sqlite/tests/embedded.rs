@@ -189,8 +189,11 @@ async fn a_clean_close_flushes() {
     for batch in 0..50 {
         drop(publisher.send(numbered(batch)).await.unwrap());
     }
-    log.close().await;
+    log.clone().close().await;
+    assert!(!folder.path().join("log.db-wal").exists(), "everything is in the file itself");
     assert_eq!(ask::<i64>(folder.path(), "SELECT count(*) FROM record"), 50 * BATCH as i64);
+    assert!(publisher.send(numbered(50)).await.is_err(), "closed for everybody");
+    log.close().await;
 }
 
 /// Old enough, and acknowledged by all: only then a record goes.

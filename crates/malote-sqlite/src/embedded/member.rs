@@ -180,6 +180,8 @@ impl Member {
         if let Err(error) = self.inner.writer.ask_blocking(move |log| groups::leave(log, who)) {
             tracing::debug!(%error, group = self.group, "a member could not take its leave; its lease will end");
         }
+        // first, so that whoever waits and then closes the log has the last connection
+        drop(self.connection);
         let _ = left.send(());
     }
 
