@@ -17,7 +17,7 @@ use std::{
     },
 };
 use tracing_opentelemetry::OpenTelemetrySpanExt;
-use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing_subscriber::{EnvFilter, Layer, filter::LevelFilter, layer::SubscriberExt, util::SubscriberInitExt};
 
 static ON: AtomicBool = AtomicBool::new(false);
 
@@ -35,10 +35,10 @@ impl Drop for Guard {
 }
 
 /// Logs to standard error (`RUST_LOG`, `info` by default) and, when `OTEL_EXPORTER_OTLP_ENDPOINT`
-/// is set, exports traces there by OTLP over gRPC. Call it once, inside the async runtime; keep the
-/// guard until the end.
+/// is set, exports traces there by OTLP over gRPC. What is wrong with either variable is said on
+/// standard error. Call it once, inside the async runtime; keep the guard until the end.
 pub fn init(service: &str) -> Guard {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = filter(std::env::var("RUST_LOG").ok().filter(|directives| !directives.is_empty()).as_deref());
     let log = tracing_subscriber::fmt::layer().with_writer(stderr).with_target(false).with_ansi(stderr().is_terminal());
     let endpoint = std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok().filter(|e| !e.is_empty());
     let provider = endpoint.and_then(|endpoint| provider(service, &endpoint));
@@ -55,7 +55,38 @@ pub fn init(service: &str) -> Guard {
     Guard(provider)
 }
 
+/// What is logged; says what it cannot make sense of.
+fn filter(directives: Option<&str>) -> EnvFilter {
+    let directives = directives.unwrap_or("info");
+    for word in directives.split(',').map(str::trim).filter(|word| is_doubtful(word)) {
+        eprintln!(
+            "log: in RUST_LOG, {word:?} is no level (error, warn, info, debug, trace, off): taken as a crate's name"
+        );
+    }
+    EnvFilter::try_new(directives).unwrap_or_else(|error| {
+        eprintln!("log: RUST_LOG cannot be used, going on with info: {error}");
+        EnvFilter::new("info")
+    })
+}
+
+/// A misspelt level would be taken for the name of a crate, and nothing be logged.
+fn is_doubtful(word: &str) -> bool {
+    let plain = !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || c == '_');
+    plain && word.parse::<LevelFilter>().is_err()
+}
+
 fn provider(service: &str, endpoint: &str) -> Option<SdkTracerProvider> {
+    // what is no URL is otherwise found at the first export, and then not told
+    let authority = ["http://", "https://"].iter().find_map(|scheme| endpoint.strip_prefix(scheme));
+    if authority
+        .is_none_or(|rest| rest.starts_with([':', '/']) || rest.is_empty() || rest.contains(char::is_whitespace))
+    {
+        eprintln!(
+            "traces: OTEL_EXPORTER_OTLP_ENDPOINT cannot be used, going on without: a URL such as http://localhost:4317 \
+             is expected"
+        );
+        return None;
+    }
     let exporter = opentelemetry_otlp::SpanExporter::builder().with_tonic().with_endpoint(endpoint).build();
     match exporter {
         Ok(exporter) => Some(
