@@ -12,11 +12,25 @@ use malote::{
     edge::{self, Body, Problem},
 };
 use serde_json::{Map, Value, json};
+use std::time::Duration;
+use tokio::sync::watch;
 
 /// Adds `/health` and `/ready` to a service's own routes, and an answer to everything else.
 pub fn whole(routes: Router, health: Health) -> Router {
     let states = Router::new().route("/health", get(alive)).route("/ready", get(ready)).with_state(health);
     edge::with_fallbacks(routes.merge(states))
+}
+
+/// What is answered while the services are being opened: the process lives, and waits for something.
+pub fn opening(waiting: watch::Receiver<String>) -> Router {
+    let states = Router::new().route("/health", get(alive)).route("/ready", get(waits));
+    states.fallback(waits).with_state(waiting)
+}
+
+async fn waits(State(waiting): State<watch::Receiver<String>>) -> Problem {
+    let what = waiting.borrow().clone();
+    let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("Not ready yet: waiting for the {what}."));
+    problem.with("parts", json!({ what: "starting" })).retry_after(Duration::from_secs(1))
 }
 
 async fn alive() -> Body<Value> {
