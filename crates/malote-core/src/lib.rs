@@ -34,9 +34,9 @@ pub use event::{Event, EventType, Events};
 pub use failure::{Class, Failure, Outcome, chain};
 pub use handler::{Effect, Handler, IdempotencyKey, Record, Retrying, With, retrying, with};
 pub use store::{
-    Admission, Answer, Budget, By, Claim, ClaimDue, ClaimSource, Dead, Due, Ending, Failed, Fired, FullStore, History,
-    IdempotencyStore, Incarnation, KeptStore, Lane, LaneState, Lease, Parked, ParkingStore, Prune, Pruned,
-    REASON_BYTES, Read, RequestKey, Row, Saved, Setback, Settled, Store, StoreError, Taken, TimerStore, ToPark,
+    Admission, Answer, Budget, By, Claim, ClaimDue, ClaimSource, ClaimedRow, Dead, Due, Ending, Failed, Fired,
+    FullStore, History, IdempotencyStore, Incarnation, KeptStore, Lane, LaneState, Lease, Parked, ParkingStore, Prune,
+    Pruned, REASON_BYTES, Read, RequestKey, Row, Saved, Setback, Settled, Store, StoreError, Taken, TimerStore, ToPark,
     Transaction, When, cut_reason,
 };
 pub use transport::{

@@ -21,6 +21,10 @@ use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
+/// A header by which a transport marks a record that lies damaged in it: what it could read of the
+/// record's headers is the value, and the record is no event.
+pub const DAMAGED: &str = "malote-damaged";
+
 /// Writes an envelope as a record, in binary mode.
 pub fn encode(envelope: &Envelope) -> RawRecord {
     let mut headers: Vec<(String, Bytes)> = Vec::with_capacity(14);
@@ -63,6 +67,9 @@ pub fn decode(topic: &str, record: &RawRecord) -> Result<Envelope, Malformed> {
         let found = record.headers.iter().rev().find(|(n, _)| n.eq_ignore_ascii_case(name));
         found.map(|(_, value)| std::str::from_utf8(value).map_err(|_| Malformed::NotText(name))).transpose()
     };
+    if record.headers.iter().any(|(name, _)| name == DAMAGED) {
+        return Err(Malformed::Damaged);
+    }
     let content_type = text("content-type")?.unwrap_or("application/json");
     if content_type.starts_with("application/cloudevents+json") {
         return structured(topic, record);
@@ -174,6 +181,9 @@ fn time(name: &'static str, text: &str) -> Result<DateTime<Utc>, Malformed> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Malformed {
+    /// The transport could not read it back.
+    #[error("the record is damaged where it lies")]
+    Damaged,
     /// Something that every CloudEvent has is not there.
     #[error("not a CloudEvent: {0} is missing")]
     Missing(&'static str),

@@ -194,11 +194,16 @@ async fn ac_037_frozen_brokers_leave_no_gap() {
             publishers
         }
     });
+    let mut stored = 0;
     for _ in 0..loops {
         broker.sigstop().unwrap();
         tokio::time::sleep(Duration::from_millis(1500)).await; // beyond the limit, as the case says
         broker.sigcont().unwrap();
-        tokio::time::sleep(Duration::from_millis(400)).await;
+        // it is in use again, so the next freeze meets work in flight
+        let before = stored;
+        while stored <= before && !sending.is_finished() {
+            stored = numbers(&kafka, &topic).await.len();
+        }
     }
     let publishers = soon("sending", sending).await.unwrap();
     assert!(publishers > rows.len() / 3_000, "no publisher was ever in doubt");

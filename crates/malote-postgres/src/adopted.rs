@@ -17,7 +17,7 @@
 use crate::{Postgres, Problem, name::Name, sql::Statement, store::Inner};
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use malote_core::{ClaimSource, Envelope, StoreError};
+use malote_core::{ClaimSource, ClaimedRow, Envelope, StoreError};
 use sqlx::{PgConnection, Postgres as Db, Row, postgres::PgRow};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -129,7 +129,7 @@ impl Adopted {
         let payload =
             names.payload_as_bytes(&payload_type).ok_or_else(|| Problem::Payload(payload_type).while_doing(doing))?;
         let prefix = if let Topic::Prefixed(prefix, _) = layout.topic { prefix } else { String::new() };
-        Ok(Self { inner, claim: names.claim(&payload), mark: names.mark(&id_type), prefix })
+        Ok(Self { inner, claim: names.claim(&id_type, &payload), mark: names.mark(&id_type), prefix })
     }
 
     fn envelope(&self, row: &PgRow) -> Result<Envelope, sqlx::Error> {
@@ -153,20 +153,21 @@ impl Adopted {
         })
     }
 
-    async fn lock(&self, most: u32) -> Result<(Claimed, Vec<Envelope>), sqlx::Error> {
+    async fn lock(&self, most: u32, except: &[String]) -> Result<(Claimed, Vec<ClaimedRow>), sqlx::Error> {
         let mut tx = self.inner.begin().await?;
-        let rows = self.claim.query().bind(i64::from(most)).fetch_all(&mut *tx).await?;
-        let ids = rows.iter().map(|row| row.try_get("id")).collect::<Result<Vec<String>, _>>()?;
-        let envelopes = rows.iter().map(|row| self.envelope(row)).collect::<Result<Vec<_>, _>>()?;
-        Ok((Claimed { tx, ids }, envelopes))
+        let rows = self.claim.query().bind(i64::from(most)).bind(except).fetch_all(&mut *tx).await?;
+        let named = |row: &PgRow| Ok((row.try_get("id")?, self.envelope(row)?));
+        let rows = rows.iter().map(named).collect::<Result<Vec<ClaimedRow>, sqlx::Error>>()?;
+        let ids = rows.iter().map(|(id, _)| id.clone()).collect();
+        Ok((Claimed { tx, ids }, rows))
     }
 }
 
 impl ClaimSource for Adopted {
     type Claimed = Claimed;
 
-    async fn claim(&self, most: u32) -> Result<(Claimed, Vec<Envelope>), StoreError> {
-        self.lock(most).await.map_err(|error| self.inner.failed("claiming rows of an adopted table", error))
+    async fn claim(&self, most: u32, except: &[String]) -> Result<(Claimed, Vec<ClaimedRow>), StoreError> {
+        self.lock(most, except).await.map_err(|error| self.inner.failed("claiming rows of an adopted table", error))
     }
 
     async fn mark(&self, mut claimed: Claimed, published: &[usize]) -> Result<(), StoreError> {
@@ -247,13 +248,14 @@ impl Names {
         }
     }
 
-    fn claim(&self, payload: &str) -> Statement {
+    fn claim(&self, id_type: &str, payload: &str) -> Statement {
         let (id, time) = (self.id.quoted(), self.order.as_ref().map(Name::quoted));
-        let waiting = self.mark.as_ref().map_or(String::new(), |mark| format!("WHERE {} IS NULL", mark.quoted()));
+        let waiting = self.mark.as_ref().map_or(String::new(), |mark| format!("AND {} IS NULL", mark.quoted()));
         let order = time.clone().unwrap_or_else(|| "ctid".into());
         let now = "clock_timestamp()".to_owned();
         let words = [
             ("ID", id),
+            ("TYPE", id_type.to_owned()),
             ("KIND", self.kind.quoted()),
             ("TOPIC", self.topic.quoted()),
             ("KEY", self.key.quoted()),

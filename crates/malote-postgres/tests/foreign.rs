@@ -5,7 +5,7 @@ mod common;
 
 use common::{changed, open, sealer};
 use malote_core::{
-    ClaimSource, Read, Store,
+    ClaimSource, ClaimedRow, Read, Store,
     relay::{Ranges, Window},
 };
 use malote_postgres::{Adopted, Layout, Mark, Postgres, Topic};
@@ -132,28 +132,33 @@ async fn a_table_that_exists_already_is_served() {
     let Some(store) = open().await else { return };
     let source = adopted(&store, "JSONB").await;
     insert(&store, 10).await;
-    let (first, mine) = source.claim(4).await.unwrap();
-    let (second, theirs) = source.claim(100).await.unwrap();
-    let ids = |envelopes: &[malote_core::Envelope]| envelopes.iter().map(|e| e.id.as_u128() & 0xff).collect::<Vec<_>>();
+    let (first, mine) = source.claim(4, &[]).await.unwrap();
+    let (second, theirs) = source.claim(100, &[]).await.unwrap();
+    let ids = |rows: &[ClaimedRow]| rows.iter().map(|(_, e)| e.id.as_u128() & 0xff).collect::<Vec<_>>();
     assert_eq!((ids(&mine), ids(&theirs)), (vec![1, 2, 3, 4], vec![5, 6, 7, 8, 9, 0x10]));
-    assert_eq!((mine[0].topic.as_str(), mine[0].kind.as_str()), ("payment.received.v1", "payment.received.v1"));
-    assert!(mine[0].key.parse::<Uuid>().is_ok());
-    assert_eq!(mine[0].payload, r#"{"n": 9007199254740993}"#);
+    let (id, envelope) = &mine[0];
+    assert_eq!(*id, envelope.id.to_string());
+    assert_eq!((envelope.topic.as_str(), envelope.kind.as_str()), ("payment.received.v1", "payment.received.v1"));
+    assert!(envelope.key.parse::<Uuid>().is_ok());
+    assert_eq!(envelope.payload, r#"{"n": 9007199254740993}"#);
     // the second of four was not published; all six of the others were given up
     source.mark(first, &[0, 2, 3]).await.unwrap();
     drop(second);
     let mut left = Vec::new();
     common::until("given up rows are free", async || {
-        let (rest, envelopes) = source.claim(100).await.unwrap();
+        let (rest, envelopes) = source.claim(100, &[]).await.unwrap();
         source.mark(rest, &[]).await.unwrap();
         left = ids(&envelopes);
         left.len() == 7
     })
     .await;
     assert_eq!(left, [2, 5, 6, 7, 8, 9, 0x10]);
-    let (rest, envelopes) = source.claim(100).await.unwrap();
+    let (rest, envelopes) = source.claim(3, &[mine[1].0.clone(), theirs[1].0.clone()]).await.unwrap();
+    source.mark(rest, &[]).await.unwrap();
+    assert_eq!(ids(&envelopes), [5, 7, 8], "not those that are to wait");
+    let (rest, envelopes) = source.claim(100, &[]).await.unwrap();
     source.mark(rest, &(0..envelopes.len()).collect::<Vec<_>>()).await.unwrap();
-    assert_eq!(source.claim(100).await.unwrap().1.len(), 0);
+    assert_eq!(source.claim(100, &[]).await.unwrap().1.len(), 0);
 }
 
 /// Whatever the payload's type, it comes out as bytes; and Debezium's columns are known.
@@ -174,10 +179,11 @@ async fn payloads_of_all_types_come_out_as_bytes() {
         let insert = format!("INSERT INTO \"Outbox\" VALUES ('17', 'order', 'o1', 'order.placed', '{payload}')");
         store.pool().execute(sqlx::AssertSqlSafe(insert)).await.unwrap();
         let source = Adopted::open(&store, Layout::debezium("Outbox")).await.unwrap();
-        let (claimed, envelopes) = source.claim(10).await.unwrap();
+        let (claimed, envelopes) = source.claim(10, &[]).await.unwrap();
         let expected: &[u8] = if kind == "bytea" { b"\0\xff" } else { payload.as_bytes() };
-        assert_eq!(envelopes[0].payload, expected, "{kind}");
-        assert_eq!((envelopes[0].topic.as_str(), envelopes[0].key.as_str()), ("outbox.event.order", "o1"));
+        let (id, envelope) = &envelopes[0];
+        assert_eq!((id.as_str(), &envelope.payload[..]), ("17", expected), "{kind}");
+        assert_eq!((envelope.topic.as_str(), envelope.key.as_str()), ("outbox.event.order", "o1"));
         source.mark(claimed, &[0]).await.unwrap();
         let left: i64 = sqlx::query_scalar("SELECT count(*) FROM \"Outbox\"").fetch_one(store.pool()).await.unwrap();
         assert_eq!(left, 0);

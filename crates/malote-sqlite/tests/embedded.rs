@@ -3,7 +3,7 @@
 
 mod common;
 
-use malote_core::{Delivery, Envelope, Report, Subscription, Transport};
+use malote_core::{Delivery, Envelope, Report, Subscription, Transport, wire};
 use malote_sqlite::{Embedded, embedded::Builder};
 use malote_testkit::child::{Other, say, told};
 use malote_testkit::conformance::transport::{
@@ -189,8 +189,11 @@ async fn a_clean_close_flushes() {
     for batch in 0..50 {
         drop(publisher.send(numbered(batch)).await.unwrap());
     }
-    log.close().await;
+    log.clone().close().await;
+    assert!(!folder.path().join("log.db-wal").exists(), "everything is in the file itself");
     assert_eq!(ask::<i64>(folder.path(), "SELECT count(*) FROM record"), 50 * BATCH as i64);
+    assert!(publisher.send(numbered(50)).await.is_err(), "closed for everybody");
+    log.close().await;
 }
 
 /// Old enough, and acknowledged by all: only then a record goes.
@@ -266,6 +269,29 @@ async fn a_damaged_file_is_told() {
         }
     };
     assert_eq!(texts(&came), ["000005"]);
+    member.close().await;
+}
+
+/// A record that was damaged in the file comes as one that nobody can take for an event, so that it
+/// can be set aside; what lies behind it comes too.
+#[tokio::test]
+async fn a_damaged_record_does_not_hold_up_its_partition() {
+    let folder = TempDir::new().unwrap();
+    let log = Embedded::builder().partitions(1).open(folder.path().join("log.db")).await.unwrap();
+    ensure(&log, &[TOPIC]).await;
+    publish(&log, numbers(TOPIC, 0..5)).await;
+    let outside = Connection::open(folder.path().join("log.db")).unwrap();
+    let offset = "(at & 1099511627775)"; // the lower 40 bits
+    let damage = [(1, "headers = x'ff00ff'"), (2, "headers = 'text'"), (3, "key = 7")];
+    for (at, change) in damage {
+        outside.execute(&format!("UPDATE record SET {change} WHERE {offset} = {at}"), []).unwrap();
+    }
+    let mut member = join(&log, "group", &[TOPIC]).await;
+    let came = all(member.as_mut(), 5).await;
+    let read: Vec<_> = came.iter().map(|d| (d.place.offset, wire::decode(TOPIC, &d.record).err())).collect();
+    let damaged = |at| (at, Some(wire::Malformed::Damaged));
+    assert_eq!(read, [(0, None), damaged(1), damaged(2), damaged(3), (4, None)]);
+    assert_eq!(came[1].record.headers, [(wire::DAMAGED.to_owned(), b"\xff\0\xff"[..].into())], "what is left of it");
     member.close().await;
 }
 

@@ -76,6 +76,14 @@ pub struct Checked(PaymentRequest);
 impl Limits {
     /// Says everything that is wrong with a request at once.
     pub fn check(&self, request: PaymentRequest) -> Result<Checked, Problem> {
+        for (field, name) in [("from", &request.from), ("to", &request.to)] {
+            if let Some(unseen) = name.chars().find(|c| is_unseen(*c)).filter(|_| !planted::is("payment-name")) {
+                let unseen = format!("U+{:04X}", u32::from(unseen));
+                let detail =
+                    format!("`{field}` holds the control character {unseen}, which nobody can see: leave it out.");
+                return Err(Problem::new(StatusCode::BAD_REQUEST, detail));
+            }
+        }
         let faults: Vec<_> = [
             ("amount", self.amount_fault(request.amount.0)),
             ("from", name_fault(&request.from)),
@@ -107,13 +115,23 @@ fn name_fault(name: &str) -> Option<String> {
         Some(format!("is empty, and must be 1 to {MAX_NAME} characters"))
     } else if length > MAX_NAME {
         Some(format!("has {length} characters, and must be 1 to {MAX_NAME}"))
-    } else if name.contains(char::is_control) && !planted::is("payment-name") {
-        Some("holds a control character, and must be printable".into())
     } else if name.starts_with(char::is_whitespace) || name.ends_with(char::is_whitespace) {
         Some("begins or ends with white space: leave it out".into())
     } else {
         None
     }
+}
+
+/// Characters that show nothing of themselves: control characters, and those that change the direction
+/// of what is around them, join it, or take no room. With them two names look the same and are not, or
+/// a line of a log is not what it seems.
+fn is_unseen(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}')
 }
 
 impl Checked {
@@ -222,5 +240,6 @@ mod tests {
         assert!(!check(i64::MIN, "alice") && !check(i64::MAX, "alice"));
         assert!(check(1, &"é".repeat(64)) && check(1, "<b>alice</b>") && check(1, "Ana Souza"));
         assert!(!check(1, " alice") && !check(1, "alice\n") && !check(1, "al\u{7f}ice"));
+        assert!(check(1, "עליזה") && check(1, "علي") && check(1, "李雷"), "letters of any direction are letters");
     }
 }

@@ -37,17 +37,48 @@ pub struct Config {
 /// Where services keep their state.
 #[derive(Clone, Debug)]
 pub enum Stores {
+    /// In SQLite, in a file for each service in this folder.
+    Folder(PathBuf),
     /// In SQLite, at a path in which `{service}` stands for the service's name.
     Sqlite(String),
     /// In PostgreSQL, at a URL in which `{service}` stands for the service's name.
     Postgres(Secret),
 }
 
+impl Stores {
+    /// The place of one service's database: a path or a URL, which may hold a secret.
+    pub fn place(&self, service: &str) -> String {
+        match self {
+            Self::Folder(folder) => folder.join(format!("{service}.db")).to_string_lossy().into_owned(),
+            Self::Sqlite(path) => path.replace("{service}", service),
+            Self::Postgres(url) => url.expose().replace("{service}", service),
+        }
+    }
+
+    /// Whether each service has a place of its own.
+    pub fn tells_services_apart(&self) -> bool {
+        match self {
+            Self::Folder(_) => true,
+            Self::Sqlite(place) | Self::Postgres(Secret(place)) => place.contains("{service}"),
+        }
+    }
+
+    /// The variable that chose it.
+    pub fn chosen_by(&self) -> &'static str {
+        if let Self::Folder(_) = self { "MALOTE_DATA" } else { "MALOTE_STORE" }
+    }
+}
+
 /// What carries the events.
 #[derive(Clone, Debug)]
 pub enum Carrier {
     /// A log in a file.
-    Embedded(PathBuf),
+    Embedded {
+        /// The file.
+        path: PathBuf,
+        /// The variable that chose it.
+        chosen_by: &'static str,
+    },
     /// Kafka.
     Kafka {
         /// `kafka://host:port[,…][?setting=value…]`.
@@ -130,7 +161,7 @@ Environment:
   MALOTE_TRANSPORT              embedded:PATH, or kafka://host:port[,…][?setting=value&…] [embedded:$MALOTE_DATA/log.db]
   MALOTE_KAFKA_INSTANCE         this member's lasting name, so that a restart moves no partitions
   MALOTE_KAFKA_SESSION_MS       how long a silent member keeps its partitions [45000]
-  MALOTE_LEASE_MS               how long a killed process is waited for, at least 500 [5000; 3000 on the embedded log]
+  MALOTE_LEASE_MS               how long a killed process is waited for, 500 to 3600000 [5000; 3000 on the embedded log]
   MALOTE_REQUEST_MS             how long a request may take; if its process is killed, its key is taken for three times
                                 that [10000]
   MALOTE_PAYMENT_DEADLINE_MS    how long a payment may be without an outcome; then it is UNDER_REVIEW [60000]
@@ -173,6 +204,19 @@ impl Lookup<'_> {
         if range.contains(&value) { Ok(value) } else { Err(wrong()) }
     }
 
+    /// A lease that is shorter would be lost by whoever waits for a disk; one that is longer would hold
+    /// up a service for hours after a crash.
+    fn lease(&self, name: &'static str) -> Result<Option<Duration>, Invalid> {
+        let range = 500..=3_600_000;
+        match self.milliseconds(name)? {
+            Some(lease) if !range.contains(&lease.as_millis()) => {
+                let expected = format!("{} to {} milliseconds are expected", range.start(), range.end());
+                Err(Invalid::new(name, format!("{expected}, not {}", lease.as_millis())))
+            }
+            lease => Ok(lease),
+        }
+    }
+
     fn milliseconds(&self, name: &'static str) -> Result<Option<Duration>, Invalid> {
         let value: Option<NonZeroU64> = self.parsed(name, "a number of milliseconds, at least 1")?;
         Ok(value.map(|ms| Duration::from_millis(ms.get())))
@@ -194,7 +238,7 @@ impl Config {
             store: stores(&env, &data)?,
             transport: carrier(&env, &data)?,
             redis: env.secret("MALOTE_REDIS"),
-            lease: env.milliseconds("MALOTE_LEASE_MS")?,
+            lease: env.lease("MALOTE_LEASE_MS")?,
             request: env.milliseconds("MALOTE_REQUEST_MS")?,
             deadline: env.milliseconds("MALOTE_PAYMENT_DEADLINE_MS")?.unwrap_or(Duration::from_secs(60)),
             limits: api::Limits {
@@ -209,6 +253,10 @@ impl Config {
 
 fn http(env: &Lookup<'_>) -> Result<Option<String>, Invalid> {
     let Some(address) = env.text("MALOTE_HTTP") else { return Ok(None) };
+    if let Some((scheme, rest)) = address.split_once("://") {
+        let rest = rest.trim_end_matches('/');
+        return Err(Invalid::new("MALOTE_HTTP", format!("leave out {scheme}:// and write {rest:?}")));
+    }
     let port = address.rsplit_once(':').and_then(|(host, port)| (!host.is_empty()).then(|| port.parse::<u16>().ok()));
     match port.flatten() {
         Some(_) => Ok(Some(address)),
@@ -220,7 +268,7 @@ fn http(env: &Lookup<'_>) -> Result<Option<String>, Invalid> {
 
 fn stores(env: &Lookup<'_>, data: &std::path::Path) -> Result<Stores, Invalid> {
     let Some(place) = env.text("MALOTE_STORE") else {
-        return Ok(Stores::Sqlite(data.join("{service}.db").to_string_lossy().into_owned()));
+        return Ok(Stores::Folder(data.to_owned()));
     };
     match place.split_once("://").map(|(scheme, _)| scheme) {
         Some("postgres" | "postgresql") => Ok(Stores::Postgres(Secret(place))),
@@ -235,9 +283,11 @@ fn stores(env: &Lookup<'_>, data: &std::path::Path) -> Result<Stores, Invalid> {
 fn carrier(env: &Lookup<'_>, data: &std::path::Path) -> Result<Carrier, Invalid> {
     let session = env.milliseconds("MALOTE_KAFKA_SESSION_MS")?;
     let instance = env.text("MALOTE_KAFKA_INSTANCE");
-    let Some(url) = env.text("MALOTE_TRANSPORT") else { return Ok(Carrier::Embedded(data.join("log.db"))) };
+    let Some(url) = env.text("MALOTE_TRANSPORT") else {
+        return Ok(Carrier::Embedded { path: data.join("log.db"), chosen_by: "MALOTE_DATA" });
+    };
     match url.strip_prefix("embedded:") {
-        Some(path) if !path.is_empty() => Ok(Carrier::Embedded(path.into())),
+        Some(path) if !path.is_empty() => Ok(Carrier::Embedded { path: path.into(), chosen_by: "MALOTE_TRANSPORT" }),
         None if url.starts_with("kafka://") => Ok(Carrier::Kafka { url: Secret(url), session, instance }),
         _ => Err(Invalid::new("MALOTE_TRANSPORT", "embedded:PATH or kafka://host:port[,host:port…] is expected")),
     }
@@ -291,10 +341,24 @@ mod tests {
     #[test]
     fn nothing_need_be_set() {
         let config = read(&[("MALOTE_STORE", "")]).expect("fine");
-        assert!(matches!(config.store, Stores::Sqlite(path) if path == "./data/{service}.db"));
-        assert!(matches!(config.transport, Carrier::Embedded(path) if path.ends_with("data/log.db")));
+        assert_eq!(config.store.place("ledger"), "./data/ledger.db");
+        assert!(matches!(config.transport, Carrier::Embedded { path, .. } if path.ends_with("data/log.db")));
         assert!(matches!(config.notices, Notices::Mailbox(path) if path.ends_with("data/mailbox")));
         assert_eq!(config.rules, Rules::default());
+    }
+
+    #[test]
+    fn a_folder_is_taken_as_it_is_written() {
+        let config = read(&[("MALOTE_DATA", "/srv/{service}")]).expect("fine");
+        assert_eq!(config.store.place("ledger"), "/srv/{service}/ledger.db");
+        let config = read(&[("MALOTE_STORE", "/srv/{service}/{service}.db")]).expect("fine");
+        assert_eq!(config.store.place("ledger"), "/srv/ledger/ledger.db");
+    }
+
+    #[test]
+    fn a_scheme_before_the_address_is_to_be_left_out() {
+        let error = read(&[("MALOTE_HTTP", "http://127.0.0.1:8080/")]).expect_err("refused").to_string();
+        assert!(error.contains("leave out http://") && error.contains("\"127.0.0.1:8080\""), "{error}");
     }
 
     #[test]
@@ -308,6 +372,8 @@ mod tests {
             ("MALOTE_TRANSPORT", "embedded:"),
             ("MALOTE_LEASE_MS", "5s"),
             ("MALOTE_LEASE_MS", "0"),
+            ("MALOTE_LEASE_MS", "499"),
+            ("MALOTE_LEASE_MS", "3600001"),
             ("MALOTE_REQUEST_MS", "-5"),
             ("MALOTE_PAYMENT_DEADLINE_MS", "0"),
             ("MALOTE_KAFKA_SESSION_MS", "-1"),

@@ -13,6 +13,8 @@ use malote::{
     telemetry::metrics::{self, Metrics},
 };
 use serde_json::{Map, Value, json};
+use std::time::Duration;
+use tokio::sync::watch;
 
 /// Adds `/health`, `/ready` and, where they are recorded, `/metrics` to a service's own routes, and an
 /// answer to everything else.
@@ -26,6 +28,18 @@ pub fn whole(routes: Router, health: Health) -> Router {
 
 async fn measured(State(metrics): State<Metrics>) -> Response {
     ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics.render()).into_response()
+}
+
+/// What is answered while the services are being opened: the process lives, and waits for something.
+pub fn opening(waiting: watch::Receiver<String>) -> Router {
+    let states = Router::new().route("/health", get(alive)).route("/ready", get(waits));
+    states.fallback(waits).with_state(waiting)
+}
+
+async fn waits(State(waiting): State<watch::Receiver<String>>) -> Problem {
+    let what = waiting.borrow().clone();
+    let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("Not ready yet: waiting for the {what}."));
+    problem.with("parts", json!({ what: "starting" })).retry_after(Duration::from_secs(1))
 }
 
 async fn alive() -> Body<Value> {

@@ -179,14 +179,11 @@ fn indented(text: &str) -> String {
 /// Where things are; of what may hold a secret, only its kind.
 fn places(services: &[Name], config: &Config) -> String {
     let data = match &config.store {
-        Stores::Sqlite(path) => {
-            let paths = services.iter().map(|name| path.replace("{service}", name.as_str()));
-            paths.collect::<Vec<_>>().join(", ")
-        }
         Stores::Postgres(_) => "PostgreSQL (MALOTE_STORE)".into(),
+        files => services.iter().map(|name| files.place(name.as_str())).collect::<Vec<_>>().join(", "),
     };
     let log = match &config.transport {
-        Carrier::Embedded(path) => path.display().to_string(),
+        Carrier::Embedded { path, .. } => path.display().to_string(),
         Carrier::Kafka { .. } => "Kafka (MALOTE_TRANSPORT)".into(),
     };
     let notices = match &config.notices {

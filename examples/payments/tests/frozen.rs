@@ -63,17 +63,15 @@ async fn freeze_the_leader(store: String, folder: &std::path::Path) {
         let port = servers::Port::claim().unwrap();
         let log = File::create(folder.join(format!("{name}.log"))).unwrap();
         let base = format!("http://127.0.0.1:{}", port.number());
-        let child = Command::new(env!("CARGO_BIN_EXE_payments"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_payments"));
+        command
             .arg("payment")
             .env("MALOTE_HTTP", format!("127.0.0.1:{}", port.number()))
             .env("MALOTE_DATA", folder)
             .env("MALOTE_STORE", &store)
             .env("MALOTE_LEASE_MS", LEASE.as_millis().to_string())
-            .env("RUST_LOG", "info")
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
+            .env("RUST_LOG", "info");
+        let child = servers::bound(&command).stdout(Stdio::null()).stderr(log).spawn().unwrap();
         relays.push((Relay(child), name, base, port));
         let base = &relays.last().unwrap().2;
         until("it is ready", async || http.get(format!("{base}/ready")).send().await.is_ok_and(|r| r.status() == 200))

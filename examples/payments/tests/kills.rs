@@ -5,7 +5,7 @@
 //! `MALOTE_SOAK_MINUTES=n` makes it last.
 #![allow(missing_docs)]
 
-use malote_testkit::servers::{Kafka, Port, Postgres, Redis};
+use malote_testkit::servers::{Kafka, Port, Postgres, Redis, bound};
 use payments_checker::{Books, judge, read_topics};
 use std::{
     collections::BTreeMap,
@@ -84,7 +84,8 @@ impl Stack {
     fn spawn(&self, service: &str, twin: char, port: &Port) -> Child {
         let log = self.folder.path().join(format!("{service}-{twin}.log"));
         let log = File::options().create(true).append(true).open(log).expect("a log file");
-        Command::new(env!("CARGO_BIN_EXE_payments"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_payments"));
+        command
             .arg(service)
             .env("MALOTE_HTTP", format!("127.0.0.1:{}", port.number()))
             .env("MALOTE_DATA", self.folder.path())
@@ -94,11 +95,8 @@ impl Stack {
             .env("MALOTE_LEASE_MS", "1000")
             .env("MALOTE_KAFKA_SESSION_MS", "3000")
             .env("MALOTE_KAFKA_INSTANCE", format!("{service}-{twin}"))
-            .env("RUST_LOG", "info")
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .expect("payments starts")
+            .env("RUST_LOG", "info");
+        bound(&command).stdout(Stdio::null()).stderr(log).spawn().expect("payments starts")
     }
 
     fn restart(&mut self, at: usize) {

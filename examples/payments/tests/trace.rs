@@ -1,6 +1,7 @@
 //! One trace from the HTTP request over every hop, as a real OTLP receiver gets it.
 #![allow(missing_docs)]
 
+use malote_testkit::servers::bound;
 use opentelemetry_proto::tonic::{
     collector::trace::v1::{
         ExportTraceServiceRequest, ExportTraceServiceResponse,
@@ -67,18 +68,15 @@ async fn one_trace_crosses_every_hop() {
     let (receiver, endpoint) = Receiver::listen().await;
     let folder = tempfile::tempdir().unwrap();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let _payments = Payments(
-        Command::new(env!("CARGO_BIN_EXE_payments"))
-            .arg("all")
-            .env("MALOTE_DATA", folder.path())
-            .env("MALOTE_HTTP", format!("127.0.0.1:{port}"))
-            .env("MALOTE_FRAUD_APPROVE_PERCENT", "100")
-            .env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
-            .env("OTEL_BSP_SCHEDULE_DELAY", "100")
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap(),
-    );
+    let mut command = Command::new(env!("CARGO_BIN_EXE_payments"));
+    command
+        .arg("all")
+        .env("MALOTE_DATA", folder.path())
+        .env("MALOTE_HTTP", format!("127.0.0.1:{port}"))
+        .env("MALOTE_FRAUD_APPROVE_PERCENT", "100")
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+        .env("OTEL_BSP_SCHEDULE_DELAY", "100");
+    let _payments = Payments(bound(&command).stdout(Stdio::null()).spawn().unwrap());
     let base = format!("http://127.0.0.1:{port}");
     let http = reqwest::Client::new();
     eventually("ready", async || http.get(format!("{base}/ready")).send().await.is_ok_and(|r| r.status() == 200)).await;

@@ -8,7 +8,7 @@ mod relay;
 mod timer;
 mod upkeep;
 
-pub use adopted::ClaimSource;
+pub use adopted::{ClaimSource, ClaimedRow};
 pub use dead::{By, Dead, History, REASON_BYTES, Setback, cut_reason};
 pub use edge::{Answer, Claim, IdempotencyStore, RequestKey};
 pub use parking::{Budget, ClaimDue, Due, Ending, Failed, Lane, LaneState, Parked, ParkingStore, Settled, ToPark};

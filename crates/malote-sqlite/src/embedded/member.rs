@@ -180,6 +180,8 @@ impl Member {
         if let Err(error) = self.inner.writer.ask_blocking(move |log| groups::leave(log, who)) {
             tracing::debug!(%error, group = self.group, "a member could not take its leave; its lease will end");
         }
+        // first, so that whoever waits and then closes the log has the last connection
+        drop(self.connection);
         let _ = left.send(());
     }
 
@@ -351,12 +353,7 @@ impl Member {
         let mut rows = statement.query(range)?;
         let mut read = Vec::new();
         while let Some(row) = rows.next()? {
-            let offset = log::offset(row.get(0)?);
-            let headers =
-                frame::read(row.get(2)?).ok_or_else(|| format!("the record at offset {offset} is damaged"))?;
-            let key = row.get::<_, Option<Vec<u8>>>(1)?.map(Bytes::from);
-            let payload = row.get::<_, Option<Vec<u8>>>(3)?.map(Bytes::from);
-            read.push((offset, RawRecord { key, headers, payload }));
+            read.push((log::offset(row.get(0)?), frame::record(row)?));
         }
         Ok(read)
     }

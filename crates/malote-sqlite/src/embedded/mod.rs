@@ -124,9 +124,10 @@ impl Embedded {
         Builder::default()
     }
 
-    /// Waits until everything that was handed over so far is committed or reported.
+    /// Waits until everything that was handed over so far is committed or reported, and closes the
+    /// file for all clones. Its WAL goes away with that, unless somebody else has the file open.
     pub async fn close(self) {
-        let _ = self.0.writer.ask(true, |_| Ok(())).await;
+        self.0.writer.close().await;
     }
 
     /// Removes some records that are old enough and that every group has acknowledged; says how many.

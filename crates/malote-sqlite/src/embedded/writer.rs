@@ -6,7 +6,7 @@
 //! does not take the others along.
 
 use super::{Builder, append::Topics, log, retention};
-use malote_core::TransportError;
+use malote_core::{TransportError, planted};
 use rusqlite::Connection;
 use std::{
     collections::{HashMap, HashSet},
@@ -15,7 +15,7 @@ use std::{
     thread::{self, Thread},
     time::{Duration, Instant},
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// What one commit takes at most.
 const MOST_JOBS: usize = 4096;
@@ -35,6 +35,23 @@ pub(super) trait Job: Send {
     }
     /// Whether the commit has to reach the disk before anybody is told.
     fn durable(&self) -> bool {
+        true
+    }
+    /// Whether it is the last one.
+    fn closes(&self) -> bool {
+        false
+    }
+}
+
+/// The last job.
+struct Close;
+
+impl Job for Close {
+    fn run(&mut self, _: &mut Open<'_>) -> rusqlite::Result<()> {
+        Ok(())
+    }
+    fn over(self: Box<Self>, _: Result<(), &str>) {}
+    fn closes(&self) -> bool {
         true
     }
 }
@@ -62,6 +79,8 @@ pub(super) struct Changed {
 pub(super) struct Queue {
     jobs: mpsc::Sender<Box<dyn Job>>,
     watchers: Watchers,
+    /// Ends with the writer, after its connection.
+    running: watch::Receiver<()>,
 }
 
 /// The writer is gone, or could not do it.
@@ -95,6 +114,17 @@ impl Queue {
         let job = Box::new(Ask { work, durable: false, result: None, reply });
         self.jobs.blocking_send(job).map_err(|_| NotWritten(STOPPED.into()))?;
         answer.blocking_recv().map_err(|_| NotWritten(STOPPED.into()))?
+    }
+
+    /// Lets the writer end after what was handed over, and waits for that.
+    pub(super) async fn close(&self) {
+        // that it has ended already is as good
+        let _ = self.hand_over(Close).await;
+        if planted::is("leave-wal") {
+            return;
+        }
+        let mut running = self.running.clone();
+        while running.changed().await.is_ok() {}
     }
 
     pub(super) fn watchers(&self) -> &Watchers {
@@ -163,11 +193,13 @@ impl Watchers {
     }
 }
 
-/// Opens the file and starts the thread. It ends when the last [`Queue`] is gone and the queue is empty.
+/// Opens the file and starts the thread. It ends when it is closed, or when the last [`Queue`] is gone
+/// and the queue is empty.
 pub(super) fn start(path: &Path, settings: &Builder) -> Result<Queue, TransportError> {
     let connection = log::open(path)?;
     let (jobs, queue) = mpsc::channel(MOST_JOBS);
     let watchers = Watchers::default();
+    let (ends, running) = watch::channel(());
     let mut writer = Writer {
         path: path.to_owned(),
         connection: Some(connection),
@@ -176,11 +208,12 @@ pub(super) fn start(path: &Path, settings: &Builder) -> Result<Queue, TransportE
         synchronous: true,
         keep: settings.keep,
         retained: Instant::now(),
+        _ends: ends,
     };
     let name = "malote-log-writer".to_owned();
     let started = thread::Builder::new().name(name).spawn(move || writer.work(queue));
     started.map_err(|e| TransportError::transient("starting the log's writer", e))?;
-    Ok(Queue { jobs, watchers })
+    Ok(Queue { jobs, watchers, running })
 }
 
 /// What waits now. Those who were told of the last commit are about to hand over their next job, so
@@ -212,13 +245,19 @@ struct Writer {
     synchronous: bool,
     keep: Duration,
     retained: Instant,
+    /// Dropped behind the connection, for fields are dropped in their order.
+    _ends: watch::Sender<()>,
 }
 
 impl Writer {
     fn work(&mut self, mut queue: mpsc::Receiver<Box<dyn Job>>) {
         while let Some(first) = queue.blocking_recv() {
             let jobs = gather(first, &mut queue);
+            let closes = jobs.iter().any(|job| job.closes());
             self.commit(jobs);
+            if closes {
+                return;
+            }
             self.retain();
         }
     }

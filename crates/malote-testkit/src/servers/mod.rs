@@ -109,6 +109,13 @@ pub fn fresh_database(prefix: &str) -> Option<String> {
     Some(server.create_database(&name).unwrap_or_else(|error| panic!("create database {name}: {error}")))
 }
 
+/// The same command, for a program that must not outlive the test: the kernel kills it when the thread
+/// that started it ends, however that comes about. It keeps its process id, arguments and environment;
+/// standard input and output are to be set on what is returned.
+pub fn bound(command: &std::process::Command) -> std::process::Command {
+    process::bound_to_us(command, None)
+}
+
 /// `prefix` with an ending that no other call, process or earlier run used:
 /// for databases, topics and groups in a shared server.
 pub fn unique(prefix: &str) -> String {

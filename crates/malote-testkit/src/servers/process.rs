@@ -152,7 +152,7 @@ pub(super) fn find(program: &str) -> io::Result<PathBuf> {
 
 /// The same command under `setpriv`, which asks the kernel to kill it when its
 /// parent dies, and changes user where asked to.
-fn bound_to_us(command: &Command, user: Option<User>) -> Command {
+pub(super) fn bound_to_us(command: &Command, user: Option<User>) -> Command {
     let mut bound = Command::new("setpriv");
     bound.args(["--pdeathsig", "KILL"]);
     if let Some(user) = user {

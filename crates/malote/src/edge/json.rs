@@ -23,7 +23,7 @@ const MAX_DEPTH: usize = 64;
 /// `application/x-www-form-urlencoded`, which curl sends unless told otherwise, count as JSON too.
 /// Everything else that is wrong with a body gets a [`Problem`]: 400 with the place of the fault,
 /// 408 when it does not arrive (10 s), 413 when it is too large (64 KiB), 415 for another media
-/// type. Behind an [`Idempotency`](super::Idempotency) layer the layer's limits count.
+/// type or a compressed body. Behind an [`Idempotency`](super::Idempotency) layer the layer's limits count.
 ///
 /// Refused besides what is not JSON: more than 64 levels of nesting, and NUL characters, which
 /// PostgreSQL cannot store in text. Whole numbers are read exactly, up to the range of the type.
@@ -35,6 +35,7 @@ impl<T: DeserializeOwned, S: Sync> FromRequest<S> for Body<T> {
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         check_type(request.headers())?;
+        check_coding(request.headers())?;
         let bytes = match request.extensions().get() {
             Some(Buffered) => buffer::whole(request.into_body(), usize::MAX, buffer::BODY_TIME).await?,
             None => buffer::whole(request.into_body(), buffer::BODY_BYTES, buffer::BODY_TIME).await?,
@@ -59,6 +60,19 @@ fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     let detail = "The body's media type is not JSON. Send JSON, and the header Content-Type: application/json.";
     let json = HeaderValue::from_static("application/json");
     Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail).header(header::ACCEPT, json))
+}
+
+/// Unpacking a body would make its size anybody's guess.
+fn check_coding(headers: &HeaderMap) -> Result<(), Problem> {
+    let mut codings = headers.get_all(header::CONTENT_ENCODING).iter().map(HeaderValue::as_bytes);
+    if codings.all(|coding| coding.is_empty() || coding.eq_ignore_ascii_case(b"identity")) || planted::is("edge-coding")
+    {
+        return Ok(());
+    }
+    let detail =
+        "The body is compressed, which is not taken here. Send it as it is, without the header Content-Encoding.";
+    let plain = HeaderValue::from_static("identity");
+    Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail).header(header::ACCEPT_ENCODING, plain))
 }
 
 fn bad(detail: String) -> Problem {

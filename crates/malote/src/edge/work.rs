@@ -24,9 +24,6 @@ use malote_core::{Claim, IdempotencyStore, RequestKey, planted};
 use std::{future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use uuid::Uuid;
 
-/// How long a client is told to wait for the first request to end.
-const RUNNING: Duration = Duration::from_secs(1);
-
 /// A request that may have been made before.
 #[derive(Clone)]
 pub(super) struct Work<S> {
@@ -55,7 +52,8 @@ impl<S: IdempotencyStore> Work<S> {
         match self.claim(owner).await {
             Ok(Claim::Mismatch) if !planted::is("edge-mismatch") => differs().into_response(),
             Ok(Claim::Running(_)) if planted::is("edge-running") => self.won(owner, handler).await,
-            Ok(Claim::Mismatch | Claim::Running(_)) => running().into_response(),
+            Ok(Claim::Running(left)) => running(left).into_response(),
+            Ok(Claim::Mismatch) => running(Duration::ZERO).into_response(),
             Ok(Claim::Done(answer)) => {
                 self.keep_copy(&answer);
                 replay(answer)
@@ -221,14 +219,18 @@ fn differs() -> Problem {
     .title("Idempotency key reused")
 }
 
-fn running() -> Problem {
+/// `left` is when it is certain to be over: it may be sooner, but not even a process that was killed
+/// holds the key for longer.
+fn running(left: Duration) -> Problem {
+    let left = if planted::is("edge-retry-after") { Duration::ZERO } else { left };
     Problem::new(
         StatusCode::CONFLICT,
-        "The first request with this key is still running. Send the request again a little later for its answer.",
+        "The first request with this key is still running, or the process that ran it has died. Send the request again \
+         for its answer: after the time in Retry-After at the latest, it runs or has run.",
     )
     .kind("urn:malote:problem:request-running")
     .title("Request still running")
-    .retry_after(RUNNING)
+    .retry_after(left)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 
 mod claim;
 mod lead;
+mod refused;
 mod sender;
 
 use crate::{Health, Outbox, State, service::Service};

@@ -19,7 +19,7 @@ use std::{
     },
 };
 use tracing_opentelemetry::OpenTelemetrySpanExt;
-use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing_subscriber::{EnvFilter, Layer, filter::LevelFilter, layer::SubscriberExt, util::SubscriberInitExt};
 
 mod meter;
 
@@ -45,10 +45,11 @@ impl Drop for Guard {
 /// Logs to standard error (`RUST_LOG`, `info` by default), records metrics
 /// ([`metrics::installed`](super::metrics::installed) renders them) and, when
 /// `OTEL_EXPORTER_OTLP_ENDPOINT` is set, exports traces and metrics there by OTLP over gRPC;
-/// `OTEL_METRICS_EXPORTER=none` exports traces only. Call it once, inside the async runtime; keep the
+/// `OTEL_METRICS_EXPORTER=none` exports traces only. What is wrong with these variables is said on
+/// standard error. Call it once, inside the async runtime; keep the
 /// guard until the end.
 pub fn init(service: &str) -> Guard {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = filter(std::env::var("RUST_LOG").ok().filter(|directives| !directives.is_empty()).as_deref());
     let log = tracing_subscriber::fmt::layer().with_writer(stderr).with_target(false).with_ansi(stderr().is_terminal());
     let endpoint = std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok().filter(|e| !e.is_empty());
     let resource = Resource::builder().with_service_name(service.to_owned()).build();
@@ -66,7 +67,38 @@ pub fn init(service: &str) -> Guard {
     Guard { traces, metrics: meter::init(resource, endpoint.as_deref()) }
 }
 
+/// What is logged; says what it cannot make sense of.
+fn filter(directives: Option<&str>) -> EnvFilter {
+    let directives = directives.unwrap_or("info");
+    for word in directives.split(',').map(str::trim).filter(|word| is_doubtful(word)) {
+        eprintln!(
+            "log: in RUST_LOG, {word:?} is no level (error, warn, info, debug, trace, off): taken as a crate's name"
+        );
+    }
+    EnvFilter::try_new(directives).unwrap_or_else(|error| {
+        eprintln!("log: RUST_LOG cannot be used, going on with info: {error}");
+        EnvFilter::new("info")
+    })
+}
+
+/// A misspelt level would be taken for the name of a crate, and nothing be logged.
+fn is_doubtful(word: &str) -> bool {
+    let plain = !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || c == '_');
+    plain && word.parse::<LevelFilter>().is_err()
+}
+
 fn provider(resource: Resource, endpoint: &str) -> Option<SdkTracerProvider> {
+    // what is no URL is otherwise found at the first export, and then not told
+    let authority = ["http://", "https://"].iter().find_map(|scheme| endpoint.strip_prefix(scheme));
+    if authority
+        .is_none_or(|rest| rest.starts_with([':', '/']) || rest.is_empty() || rest.contains(char::is_whitespace))
+    {
+        eprintln!(
+            "traces: OTEL_EXPORTER_OTLP_ENDPOINT cannot be used, going on without: a URL such as http://localhost:4317 \
+             is expected"
+        );
+        return None;
+    }
     let exporter = opentelemetry_otlp::SpanExporter::builder().with_tonic().with_endpoint(endpoint).build();
     match exporter {
         Ok(exporter) => {

@@ -93,3 +93,14 @@ async fn a_body_above_the_limit_is_refused_however_it_is_sent() {
     let request = bench.request("/payment").header("idempotency-key", "endless");
     Reply::of(request.body(reqwest::Body::wrap(endless))).await.problem(413, "larger than");
 }
+
+#[tokio::test]
+async fn a_compressed_body_is_refused_in_words() {
+    let bench = bench().await;
+    let send = async |key: &str, coding: &str| {
+        let request = bench.request("/payment").header("idempotency-key", key).header("content-encoding", coding);
+        Reply::of(request.body("{\"amount\": 5}")).await
+    };
+    send("a", "gzip").await.problem(415, "compressed");
+    assert_eq!(send("b", "identity").await.status, 202);
+}

@@ -54,6 +54,30 @@ async fn a_header_that_never_ends_is_cut() {
     }
 }
 
+/// What is no HTTP never comes to a handler, and is told what is wrong all the same.
+#[tokio::test]
+async fn what_cannot_be_read_as_a_request_is_a_problem_too() {
+    let bench = bench(Server::default(), Limits::default()).await;
+    let many = format!("GET /x HTTP/1.1\r\nhost: bank\r\n{}\r\n", "x-many: 1\r\n".repeat(200));
+    let long = format!("GET /{} HTTP/1.1\r\nhost: bank\r\n\r\n", "x".repeat(70_000));
+    for (begin, status) in [
+        ("hello\r\n\r\n", 400),
+        ("GET /x HTTP/1.1\r\nhost: bank\r\nno colon\r\n\r\n", 400),
+        ("GET /x HTTP/1.1\r\nbad\0name: 1\r\n\r\n", 400),
+        ("POST /payment HTTP/1.1\r\nhost: bank\r\ncontent-length: many\r\n\r\n", 400),
+        (&*many, 431),
+        (&*long, 414),
+    ] {
+        let said = until_cut(send(&bench, begin).await).await;
+        let (head, body) = said.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{begin:.40}: {said}"));
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{begin:.40}: {said}");
+        assert!(head.contains("content-type: application/problem+json"), "{said}");
+        let problem: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert_eq!(problem["status"], status);
+        assert!(problem["detail"].as_str().is_some_and(|detail| detail.len() > 20), "{problem}");
+    }
+}
+
 #[tokio::test]
 async fn a_connection_that_lies_idle_is_cut() {
     let bench = bench(Server { header_time: SHORT, ..Server::default() }, Limits::default()).await;

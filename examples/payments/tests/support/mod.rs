@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 /// How long anything may take that has to happen: far more than it does. Where a protection is taken
 /// out, it is expected not to happen, and need not be waited for as long.
-fn patience() -> Duration {
+pub fn patience() -> Duration {
     let planted = std::env::var("MALOTE_PLANTED").is_ok_and(|switch| !switch.is_empty());
     Duration::from_secs(if planted { 15 } else { 120 })
 }

@@ -1,6 +1,7 @@
 //! The program itself, in a process that can be killed.
 
 use super::{client::Client, until};
+use malote_testkit::servers;
 use std::{
     path::Path,
     process::{ExitStatus, Stdio},
@@ -18,17 +19,19 @@ pub struct Program {
     pub client: Client,
 }
 
-/// The program with these arguments and settings, not started yet. What the surroundings set does not
-/// count.
+/// The program with these arguments and settings, not started yet; it dies with the test. What the
+/// surroundings set does not count.
 pub fn command(arguments: &[&str], settings: &[(&str, &str)]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_payments"));
-    command.args(arguments).env("RUST_LOG", "warn").kill_on_drop(true).stdin(Stdio::null());
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_payments"));
+    command.args(arguments).env("RUST_LOG", "warn");
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MALOTE_") || name.starts_with("OTEL_")) {
         if name != "MALOTE_PLANTED" {
             command.env_remove(name);
         }
     }
     command.envs(settings.iter().copied());
+    let mut command = Command::from(servers::bound(&command));
+    command.kill_on_drop(true).stdin(Stdio::null());
     command
 }
 
@@ -57,6 +60,11 @@ impl Program {
         Self { child, out, banner, client }
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id().expect("is running")
+    }
+
     /// Kills it, as a power cut would.
     pub async fn kill(mut self) {
         self.child.kill().await.expect("dies");
@@ -64,7 +72,7 @@ impl Program {
 
     /// Sends it a signal by name, and waits for its end: how it ended, and what it printed at last.
     pub async fn signal(mut self, name: &str) -> (ExitStatus, String) {
-        let pid = self.child.id().expect("is running").to_string();
+        let pid = self.pid().to_string();
         let sent = Command::new("sh").args(["-c", "kill -s \"$@\"", "sh", name, &pid]).status().await;
         assert!(sent.expect("a shell").success());
         let ended = until("the program stops", || {

@@ -6,6 +6,7 @@
 
 mod body;
 mod io;
+mod refusal;
 
 use self::{body::Timely, io::Impatient};
 use axum::{Router, body::Body, extract::ConnectInfo, response::IntoResponse};
@@ -47,7 +48,8 @@ async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
 
 /// An HTTP/1.1 server with limits.
 ///
-/// Handlers find the client's address as [`ConnectInfo<SocketAddr>`].
+/// Handlers find the client's address as [`ConnectInfo<SocketAddr>`]. What cannot be read as a request
+/// gets a [`Problem`] like everything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Server {
     /// How long a request's header may take, and how long a connection may lie idle before the next. 10 s.
@@ -185,5 +187,5 @@ async fn answer(
     let mut request = request.map(|body| Body::new(Timely::new(body, time)));
     request.extensions_mut().insert(shared.works.clone());
     request.extensions_mut().insert(ConnectInfo(peer));
-    shared.router.clone().call(request).await.map(IntoResponse::into_response)
+    shared.router.clone().call(request).await.map(|answer| refusal::worded(answer.into_response()))
 }
