@@ -1,10 +1,10 @@
 -- How the outbox stands behind the relay that is furthest behind: everything is pending where there is
--- none yet. Above $1 rows it is not counted any further. Positions have no holes here but those of rows
+-- none yet. NOT MATERIALIZED: it is read as far as it is counted. Above $1 rows it is not counted any further. Positions have no holes here but those of rows
 -- that were removed, and none is removed before it is published.
 WITH relay AS (
     SELECT coalesce(min(high), 0) AS high, coalesce((SELECT gaps FROM malote_relay ORDER BY high LIMIT 1), '[]') AS gaps
       FROM malote_relay),
-pending AS (
+pending AS NOT MATERIALIZED (
     SELECT o.seq, o.created_at, o.type, coalesce(o.key, o.aggregate_id, o.id) AS key
       FROM relay, json_each(relay.gaps) AS gap
      CROSS JOIN malote_outbox AS o ON o.seq BETWEEN gap.value ->> 0 AND gap.value ->> 1

@@ -2,6 +2,7 @@
 #![allow(missing_docs)]
 
 mod common;
+mod told;
 
 use malote_core::{Delivery, Envelope, Report, Subscription, Transport, wire};
 use malote_sqlite::{Embedded, embedded::Builder};
@@ -18,6 +19,7 @@ use std::{
 };
 use tempfile::TempDir;
 use tokio::time::timeout;
+use told::Told;
 
 const TOPIC: &str = "thing.happened.v1";
 const BATCH: usize = 5;
@@ -222,6 +224,50 @@ async fn records_stay_as_long_as_a_group_needs_them() {
     behind.close().await;
     let patient = Embedded::open(folder.path().join("log.db")).await.unwrap();
     assert_eq!(patient.retain().await.unwrap(), 0, "not old enough");
+}
+
+/// Also when its position was forgotten: what it has handled comes again, and the inbox knows it.
+#[tokio::test]
+async fn ac_041_a_group_without_a_position_starts_at_the_oldest_record() {
+    let folder = TempDir::new().unwrap();
+    let log = log(folder.path()).await;
+    ensure(&log, &[TOPIC]).await;
+    publish(&log, numbers(TOPIC, 0..100)).await;
+    for again in 0..2 {
+        let mut member = join(&log, "new", &[TOPIC]).await;
+        let records = all(member.as_mut(), 100).await;
+        assert_eq!(sorted(&records), numbers_as_text(0..100), "time {again}");
+        acknowledge(member.as_mut(), &records).await;
+        member.close().await;
+        assert!(log.forget_group("new").await.unwrap());
+    }
+}
+
+/// The range that is missing is told exactly, and what is left is delivered.
+#[tokio::test]
+async fn ac_045_a_group_whose_records_are_gone_goes_on_at_the_oldest_and_says_so() {
+    let folder = TempDir::new().unwrap();
+    let log = Embedded::builder().partitions(1).lease(LEASE).open(folder.path().join("log.db")).await.unwrap();
+    ensure(&log, &[TOPIC]).await;
+    publish(&log, numbers(TOPIC, 0..50)).await;
+    let mut member = join(&log, "away", &[TOPIC]).await;
+    let records = all(member.as_mut(), 50).await;
+    acknowledge(member.as_mut(), &records[..20]).await;
+    member.close().await;
+    // retention would not do this
+    let connection = Connection::open(folder.path().join("log.db")).unwrap();
+    connection.execute("DELETE FROM record WHERE at & 0xffffffffff < 33", []).unwrap();
+
+    let told = Told::listen();
+    let mut member = join(&log, "away", &[TOPIC]).await;
+    let left = all(member.as_mut(), 17).await;
+    assert_eq!(sorted(&left), numbers_as_text(33..50));
+    acknowledge(member.as_mut(), &left).await;
+    member.close().await;
+    let mut later = join(&log, "later", &[TOPIC]).await;
+    assert_eq!(all(later.as_mut(), 17).await.len(), 17);
+    later.close().await;
+    assert_eq!(told.lines(), [format!("away {TOPIC} 0 20 32")], "the new group has missed nothing");
 }
 
 /// Somebody else holds the lock for a while: everything waits, and nothing is lost.

@@ -7,7 +7,7 @@
 use super::{
     Inner, frame,
     groups::{self, Held, Membership},
-    log,
+    log, missing,
     writer::{Open, Watcher},
 };
 use bytes::Bytes;
@@ -335,7 +335,10 @@ impl Member {
                     self.shared.state().behind = true;
                     return Ok(any);
                 }
-                let rows = self.read(partition, from, room)?;
+                let mut rows = self.read(partition, from, room)?;
+                if let Some(owned) = self.shared.state().owned.get(&partition) {
+                    missing::tell(&self.group, &owned.topic, owned.number, from, &mut rows);
+                }
                 more |= rows.len() == room;
                 any |= !rows.is_empty();
                 self.buffer(partition, epoch, rows);

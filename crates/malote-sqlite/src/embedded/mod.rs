@@ -20,6 +20,7 @@ mod frame;
 mod groups;
 mod log;
 mod member;
+mod missing;
 mod retention;
 mod subscription;
 mod writer;

@@ -34,7 +34,7 @@ pub use tx::Tx;
 
 use classify::failed;
 use malote_core::{
-    Admission, Class, Dead, Incarnation, Lease, Read, Saved, Sealer, Store, StoreError, Taken,
+    Admission, Class, Dead, Incarnation, Lease, Read, Saved, Sealer, Store, StoreError, Taken, planted,
     relay::{Cursor, Window},
 };
 use sqlx::{
@@ -161,7 +161,7 @@ impl Builder {
             writer: writer.connect_lazy_with(options),
             light,
             turn: Arc::new(Semaphore::new(1)),
-            readers: whole.max_connections(self.readers).connect_lazy_with(reading),
+            readers: own(whole.max_connections(self.readers).connect_lazy_with(reading)),
             appended: Notify::new(),
             lock_wait: self.lock_wait,
             keep_outbox: self.keep_outbox,
@@ -245,6 +245,12 @@ impl Store for Sqlite {
     async fn upkeep(&self, cursor: &Cursor) -> Result<String, StoreError> {
         outbox::upkeep(self, cursor).await
     }
+}
+
+/// Connections belong to a file, and nothing that was prepared on them is used for another.
+fn own(pool: SqlitePool) -> SqlitePool {
+    static FIRST: std::sync::OnceLock<SqlitePool> = std::sync::OnceLock::new();
+    if planted::is("one-pool-for-all") { FIRST.get_or_init(|| pool).clone() } else { pool }
 }
 
 /// A statement without one of its protections, where the test for that protection asks for it.

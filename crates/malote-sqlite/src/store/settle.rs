@@ -76,7 +76,6 @@ async fn again(tx: &mut SqliteConnection, head: &Parked, setback: &Failed) -> Re
 /// What is at the head now, under the same claim; a lane that is empty goes.
 async fn next(tx: &mut SqliteConnection, head: &Parked) -> Result<Settled, StoreError> {
     if planted::is("lane-goes-with-head") {
-        query("PRAGMA defer_foreign_keys = on").execute(&mut *tx).await.map_err(failed("planted"))?;
         query("UPDATE malote_lane SET due_at = NULL").execute(&mut *tx).await.map_err(failed("planted"))?;
         return Ok(Settled::Rest);
     }

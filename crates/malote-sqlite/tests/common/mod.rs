@@ -1,6 +1,8 @@
 //! What the tests of the store share.
 #![allow(dead_code)]
 
+pub mod waiting;
+
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use malote_core::{
