@@ -11,11 +11,22 @@ use std::{
     collections::{BTreeSet, VecDeque},
     time::{Duration, Instant},
 };
+use tokio::sync::watch;
 
 /// Does what a relay does: sends in order with several batches under way, sets aside what is refused,
 /// and after any doubt takes a new publisher and sends again whatever has no report of its own.
 /// Gives the numbers of the refused, and how many publishers it took.
 async fn relay(kafka: &Kafka, rows: &[Envelope], batch: usize) -> (Vec<usize>, usize) {
+    relay_telling(kafka, rows, batch, &watch::Sender::new(0)).await
+}
+
+/// The same; adds up in `stored` how many rows have been reported as stored.
+async fn relay_telling(
+    kafka: &Kafka,
+    rows: &[Envelope],
+    batch: usize,
+    stored: &watch::Sender<usize>,
+) -> (Vec<usize>, usize) {
     let mut open: BTreeSet<usize> = (0..rows.len()).collect();
     let (mut refused, mut publishers) = (Vec::new(), 0);
     let deadline = Instant::now() + 2 * PATIENCE;
@@ -34,7 +45,10 @@ async fn relay(kafka: &Kafka, rows: &[Envelope], batch: usize) -> (Vec<usize>, u
             assert_eq!(reports.len(), chunk.len(), "one report per row");
             for (at, report) in chunk.iter().zip(reports) {
                 match report {
-                    Report::Stored => drop(open.remove(at)),
+                    Report::Stored => {
+                        open.remove(at);
+                        stored.send_modify(|stored| *stored += 1);
+                    }
                     Report::Unknown(_) => {}
                     Report::Refused(_) => {
                         open.remove(at);
@@ -122,6 +136,7 @@ async fn ac_035_a_record_without_an_answer_is_unknown_and_sent_again_under_its_i
     let Some(broker) = servers::Kafka::start_or_skip() else { return };
     let topic = unique("late");
     let kafka = builder(broker.bootstrap()).delivery_limit(Duration::from_secs(3)).connect().unwrap();
+    let patient = builder(broker.bootstrap()).connect().unwrap();
     kafka.ensure(std::slice::from_ref(&topic)).await.unwrap();
     let mut sent = 0;
     let deadline = Instant::now() + PATIENCE;
@@ -136,7 +151,7 @@ async fn ac_035_a_record_without_an_answer_is_unknown_and_sent_again_under_its_i
         assert!(reports.iter().all(|report| matches!(report, Report::Unknown(_))), "{reports:?}");
         sent += 100;
         assert_eq!(relay(&kafka, &rows, 50).await.0, [] as [usize; 0]);
-        let read = whole_topic(&kafka, &topic).await;
+        let read = whole_topic(&patient, &topic).await;
         let on_topic: Vec<_> = read.iter().map(number).collect();
         assert_eq!(first_occurrences(on_topic.iter().copied()), (0..sent).collect::<Vec<_>>());
         if on_topic.len() > sent {
@@ -181,33 +196,32 @@ async fn ac_037_frozen_brokers_leave_no_gap() {
     let Some(broker) = servers::Kafka::start_or_skip() else { return };
     let topic = unique("frozen");
     let kafka = builder(broker.bootstrap()).delivery_limit(Duration::from_secs(1)).connect().unwrap();
+    let patient = builder(broker.bootstrap()).connect().unwrap();
     kafka.ensure(std::slice::from_ref(&topic)).await.unwrap();
     let loops = std::env::var("MALOTE_FREEZES").ok().and_then(|n| n.parse().ok()).unwrap_or(4);
     let rows: Vec<_> = (0..loops * 3_000).map(|n| envelope(&topic, &format!("k{}", n % 7), n)).collect();
+    let (tell, mut stored) = watch::channel(0);
     let sending = tokio::spawn({
         let (kafka, rows) = (kafka.clone(), rows.clone());
         async move {
             let mut publishers = 0;
             for part in rows.chunks(3_000) {
-                publishers += relay(&kafka, part, 50).await.1;
+                publishers += relay_telling(&kafka, part, 50, &tell).await.1;
             }
             publishers
         }
     });
-    let mut stored = 0;
     for _ in 0..loops {
         broker.sigstop().unwrap();
         tokio::time::sleep(Duration::from_millis(1500)).await; // beyond the limit, as the case says
         broker.sigcont().unwrap();
-        // it is in use again, so the next freeze meets work in flight
-        let before = stored;
-        while stored <= before && !sending.is_finished() {
-            stored = numbers(&kafka, &topic).await.len();
-        }
+        // it is in use again, so the next freeze meets work in flight; an error says that all is sent
+        let before = *stored.borrow();
+        let _ = soon("a record", stored.wait_for(|now| *now > before)).await;
     }
     let publishers = soon("sending", sending).await.unwrap();
     assert!(publishers > rows.len() / 3_000, "no publisher was ever in doubt");
-    let on_topic = first_occurrences(numbers(&kafka, &topic).await);
+    let on_topic = first_occurrences(numbers(&patient, &topic).await);
     assert_eq!(on_topic.len(), rows.len(), "the set is complete");
     for key in 0..7 {
         let of_key: Vec<_> = on_topic.iter().filter(|n| **n % 7 == key).collect();
