@@ -48,6 +48,38 @@ async fn a_payment_that_has_ended_refuses_another_end_and_records_it() {
 }
 
 #[tokio::test]
+async fn a_payment_without_an_outcome_in_time_is_under_review_and_a_late_outcome_settles_it() {
+    for store in Store::both() {
+        let soon = [("MALOTE_PAYMENT_DEADLINE_MS", "200")];
+        let services = Services::run(store.clone(), &[Name::Payment], &soon).await;
+        let id = services.client.accepted(1500, "alice", "bob").await;
+        let under_review = || async {
+            let payment = services.client.payment(&id).await;
+            (payment["status"] == "UNDER_REVIEW").then_some(payment)
+        };
+        let payment = until("the payment is under review", under_review).await;
+        assert!(payment["reason"].is_null() && payment["changed_at"] != payment["created_at"], "{payment}");
+        let stranger = services.stranger().await;
+        let id: Uuid = id.parse().expect("a UUID");
+        stranger.say(PaymentSettled { id, amount: 1500, from: "alice".into(), to: "bob".into() }).await;
+        assert_eq!(services.client.ended(&id.to_string()).await["status"], "SETTLED");
+        services.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn the_deadline_of_a_payment_that_has_ended_is_taken_back() {
+    for store in Store::both() {
+        let services = Services::run(store.clone(), &Name::ALL, TRUSTING).await;
+        let id = services.client.accepted(1500, "alice", "bob").await;
+        let book = services.book(Name::Payment).await;
+        assert_eq!(services.client.ended(&id).await["status"], "SETTLED");
+        assert_eq!(book.number("SELECT count(*) FROM malote.scheduled").await, 0);
+        services.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn an_end_of_a_payment_that_nobody_made_is_set_aside() {
     for store in Store::both() {
         let services = Services::run(store.clone(), &[Name::Payment], &[]).await;

@@ -76,6 +76,11 @@ impl Client {
         self.send(Method::GET, path, &[], "").await
     }
 
+    /// The payment as it is.
+    pub async fn payment(&self, id: &str) -> Value {
+        self.get(&format!("/payment/{id}")).await.expect("an answer").json()
+    }
+
     /// The payment, once it has ended.
     pub async fn ended(&self, id: &str) -> Value {
         until(&format!("payment {id} ends"), || async {
