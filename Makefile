@@ -11,7 +11,7 @@ help: ## List the targets
 demo: ## Payments in one process: SQLite and an embedded log, nothing to install
 	@scripts/demo
 
-test: ## Every test, against real PostgreSQL, Redis and Kafka
+test: ## Every test, against real PostgreSQL, Redis, Kafka and Prometheus
 	@scripts/test
 
 test-quick: ## The tests that need no server
@@ -23,7 +23,7 @@ check: ## Format, lints, dependencies, features, licences, documentation
 mutants: ## Take out each protection in turn: its test must fail
 	@scripts/mutants
 
-up: ## The four payment services on PostgreSQL, Kafka, Redis, with traces
+up: ## The four payment services on PostgreSQL, Kafka, Redis, with traces and metrics
 	@scripts/up
 
 down: ## Stop what `make up` started

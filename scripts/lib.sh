@@ -21,6 +21,7 @@ target_dir() { echo "${CARGO_TARGET_DIR:-target}"; }
 UP_DATA=${MALOTE_DATA:-./data}/up
 # The servers' ports; an environment variable of the same name changes one.
 export UP_POSTGRES=${UP_POSTGRES:-15432} UP_REDIS=${UP_REDIS:-16379} UP_KAFKA=${UP_KAFKA:-19092}
+export UP_PROMETHEUS=${UP_PROMETHEUS:-19090}
 
 # When a process was started, by the kernel's count: a pid alone may have been
 # given to another process since. Nothing for one that ended and is only not yet

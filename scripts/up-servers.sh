@@ -73,6 +73,23 @@ up_tracing() {
   wait_for otelcol listens 4317
 }
 
+# up_prometheus TARGET…: scrapes the services and works out their alarms. Fails,
+# with the reason said, where there is none: the services need none.
+up_prometheus() {
+  has prometheus || { say "no Prometheus is installed: metrics are scraped by nobody"; return 1; }
+  local folder=$UP_DATA/prometheus targets
+  stop prometheus
+  listens "$UP_PROMETHEUS" && { say "port $UP_PROMETHEUS is taken: set UP_PROMETHEUS to another for Prometheus"; return 1; }
+  say "starting Prometheus"
+  mkdir -p "$folder"
+  targets=$(printf ', %s' "$@")
+  sed "s|{targets}|${targets#, }|" dev/prometheus/prometheus.yml >"$folder/prometheus.yml"
+  cp deploy/prometheus/malote.rules.yml "$folder"
+  start prometheus prometheus --config.file="$folder/prometheus.yml" --storage.tsdb.path="$folder/data" \
+    --storage.tsdb.retention.time=1d --web.listen-address="127.0.0.1:$UP_PROMETHEUS"
+  wait_for prometheus curl -fs "http://127.0.0.1:$UP_PROMETHEUS/-/ready"
+}
+
 # build_go NAME PACKAGE: builds dev/NAME into $bin/NAME, if go.mod is newer.
 build_go() {
   [ ! "$bin/$1" -nt "dev/$1/go.mod" ] || return 0

@@ -126,6 +126,8 @@ async fn upkeep_removes_what_every_relay_has_published_and_positions_never_come_
     let store = open_with(&folder, Sqlite::builder().keep_outbox(Duration::ZERO)).await;
     append(&store, &["x"; 10]).await;
     let Taken::Mine { lease, .. } = store.take_lease("relay", somebody(), LONG).await.unwrap() else { panic!() };
+    // the janitor's lease has come nowhere, and keeps nothing
+    store.take_lease("janitor relay", somebody(), LONG).await.unwrap();
     let cursor = Cursor { high: 9, gaps: Ranges::from_iter([(4, 5)]) };
     store.upkeep(&Cursor { high: 10, gaps: Ranges::new() }).await.unwrap();
     assert_eq!(keys(&store, 0, &[], 100).await.len(), 10, "nothing is stored as published yet");

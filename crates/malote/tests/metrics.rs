@@ -2,6 +2,7 @@
 #![allow(missing_docs)]
 
 use malote::telemetry::metrics::{ALL, Kind, Metric, find, install};
+use malote_testkit::servers::promtool;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -183,4 +184,12 @@ fn each_alarm_has_its_paragraph() {
         assert!(tests.contains(&format!("alertname: {name}\n")), "{name} is not tested");
     }
     assert!(paragraphs.is_empty(), "no such alarms: {:?}", paragraphs.keys());
+}
+
+#[test]
+fn the_alarms_sound_when_they_must_and_only_then() {
+    let folder = root().join("deploy/prometheus");
+    let Some(checked) = promtool(&folder, &["check", "rules", "malote.rules.yml"]) else { return };
+    assert!(checked.contains("SUCCESS"), "{checked}");
+    promtool(&folder, &["test", "rules", "malote.rules.test.yml"]);
 }

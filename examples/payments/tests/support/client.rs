@@ -35,6 +35,11 @@ impl Client {
         Self { http: reqwest::Client::new(), base: format!("http://{address}") }
     }
 
+    /// Host and port.
+    pub fn address(&self) -> &str {
+        self.base.trim_start_matches("http://")
+    }
+
     /// A request with these headers; an error when there was no answer.
     pub async fn send(
         &self,
