@@ -1,15 +1,13 @@
-//! How a batch is tried: together first; after a failure around the member that failed, so that a bad
-//! message costs its own failure and its neighbours one more run.
+//! How a batch is tried: together first; after a failure with each member apart, in a savepoint of one
+//! transaction, so that a bad message costs its own failure and its neighbours one more run.
 //!
 //! ```text
-//!   a b c d e f g h   together: d fails, ROLLBACK
-//!   a b c             together
-//!         d           alone: handled, parked, or given up
-//!           e f g h   together
+//!   a b c d e f g h     together: d fails, ROLLBACK
+//!   a|b|c|d|e|f|g|h     apart: d is undone and parked or given up, the others stand, COMMIT
 //! ```
 //!
-//! Where nobody can tell which member it was (a constraint that is checked at COMMIT), each half is
-//! tried. A conflict with another transaction is nobody's fault: run again as it was, a few times.
+//! Where a COMMIT fails and nobody can tell over which member (a constraint that is checked late), each
+//! half is tried. A conflict with another transaction is nobody's fault: run again as it was, a few times.
 
 use crate::retry::Backoff;
 use std::{ops::Range, time::Duration};
@@ -22,6 +20,8 @@ pub const CONFLICTS: u32 = 5;
 pub struct Isolation {
     /// What is left, in order; the next one last.
     left: Vec<Range<usize>>,
+    /// Whether members are kept apart.
+    apart: bool,
     conflicts: u32,
     stalls: u32,
 }
@@ -31,8 +31,8 @@ pub struct Isolation {
 pub enum Next {
     /// Run these in one transaction.
     Together(Range<usize>),
-    /// Run this one in a transaction of its own.
-    Alone(usize),
+    /// Run these in one transaction, each in a savepoint of its own.
+    Apart(Range<usize>),
     /// Nothing is left.
     Done,
 }
@@ -41,53 +41,52 @@ impl Isolation {
     /// For a batch of so many members.
     pub fn of(members: usize) -> Self {
         let all = 0..members;
-        Self { left: if all.is_empty() { Vec::new() } else { vec![all] }, conflicts: 0, stalls: 0 }
+        Self { left: if all.is_empty() { Vec::new() } else { vec![all] }, apart: false, conflicts: 0, stalls: 0 }
     }
 
     /// For members that are to be run one by one.
     pub fn one_by_one(members: usize) -> Self {
-        Self { left: (0..members).rev().map(|member| member..member + 1).collect(), conflicts: 0, stalls: 0 }
+        let left = (0..members).rev().map(|member| member..member + 1).collect();
+        Self { left, apart: true, conflicts: 0, stalls: 0 }
     }
 
     /// What to do next.
     pub fn next(&self) -> Next {
         match self.left.last() {
             None => Next::Done,
-            Some(run) if run.len() == 1 => Next::Alone(run.start),
+            Some(run) if self.apart || run.len() == 1 => Next::Apart(run.clone()),
             Some(run) => Next::Together(run.clone()),
         }
     }
 
-    /// The present run is dealt with: its transaction committed, or its one member was parked or given up.
+    /// The present run is dealt with.
     pub fn dealt_with(&mut self) {
         self.left.pop();
         (self.conflicts, self.stalls) = (0, 0);
     }
 
-    /// The present run failed over one of its members, or over one that nobody can name.
-    pub fn failed(&mut self, over: Option<usize>) {
-        let Some(run) = self.left.pop() else { return };
+    /// The present run failed. Together: it is run apart. Apart: its halves are; of a single member
+    /// nothing more can be told, and it is left as it is (false).
+    pub fn failed(&mut self) -> bool {
         self.conflicts = 0;
-        let parts = match over.filter(|member| run.contains(member)) {
-            Some(member) => [run.start..member, member..member + 1, member + 1..run.end],
-            None => {
+        let halve = self.apart || self.left.last().is_some_and(|run| run.len() == 1);
+        self.apart = true;
+        match self.left.last().cloned() {
+            Some(run) if halve && run.len() > 1 => {
                 let middle = run.start + run.len() / 2;
-                [run.start..middle, middle..run.end, run.end..run.end]
+                self.left.pop();
+                self.left.extend([middle..run.end, run.start..middle]);
+                true
             }
-        };
-        self.left.extend(parts.into_iter().rev().filter(|part| !part.is_empty()));
+            _ => !halve,
+        }
     }
 
     /// The present run met another transaction. It is tried again as it was, and after a few times in
-    /// smaller parts; for a single member says whether it is to be tried again.
+    /// other ways; for a single member says whether it is to be tried again.
     pub fn conflicted(&mut self) -> bool {
         self.conflicts += 1;
-        let again = self.conflicts < CONFLICTS;
-        if !again && self.left.last().is_some_and(|run| run.len() > 1) {
-            self.failed(None);
-            return true;
-        }
-        again
+        self.conflicts < CONFLICTS || self.failed()
     }
 
     /// The store is away: the present run is tried again. Returns how long to wait before, with `dice`
@@ -104,17 +103,15 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_failure_is_taken_out_of_the_middle() {
+    fn after_a_failure_members_are_kept_apart() {
         let mut batch = Isolation::of(8);
         assert_eq!(batch.next(), Next::Together(0..8));
-        batch.failed(Some(3));
-        assert_eq!(batch.next(), Next::Together(0..3));
-        batch.dealt_with();
-        assert_eq!(batch.next(), Next::Alone(3));
+        assert!(batch.failed());
+        assert_eq!(batch.next(), Next::Apart(0..8));
         assert!(batch.stalled(&Backoff::default(), 0.5) > Duration::ZERO);
-        assert_eq!(batch.next(), Next::Alone(3));
+        assert_eq!(batch.next(), Next::Apart(0..8));
         batch.dealt_with();
-        assert_eq!(batch.next(), Next::Together(4..8));
+        assert_eq!(batch.next(), Next::Done);
     }
 
     #[test]
@@ -125,36 +122,28 @@ mod tests {
             assert_eq!(batch.next(), Next::Together(0..4));
         }
         assert!(batch.conflicted());
-        assert_eq!(batch.next(), Next::Together(0..2));
+        assert_eq!(batch.next(), Next::Apart(0..4));
         let mut alone = Isolation::one_by_one(1);
         assert_eq!((0..CONFLICTS).filter(|_| alone.conflicted()).count(), 4);
     }
 
     proptest! {
-        /// Whatever fails, each member is dealt with once, in order, and the bad ones alone.
+        /// Whatever fails late, each member is dealt with once, in order, and the bad ones alone.
         #[test]
-        fn every_member_is_dealt_with_once_in_order(
-            bad in proptest::collection::vec(any::<bool>(), 0..60),
-            named in any::<bool>(),
-        ) {
-            let (mut batch, mut dealt) = (Isolation::of(bad.len()), Vec::new());
-            let mut runs = 0;
+        fn every_member_is_dealt_with_once_in_order(bad in proptest::collection::vec(any::<bool>(), 0..60)) {
+            let (mut batch, mut dealt, mut runs) = (Isolation::of(bad.len()), Vec::new(), 0);
             loop {
                 runs += 1;
                 prop_assert!(runs < 10 * (bad.len() + 1));
                 match batch.next() {
                     Next::Done => break,
-                    Next::Alone(member) => {
-                        dealt.push(member);
+                    Next::Together(run) | Next::Apart(run) => {
+                        if run.clone().any(|member| bad[member]) && batch.failed() {
+                            continue;
+                        }
+                        dealt.extend(run);
                         batch.dealt_with();
                     }
-                    Next::Together(run) => match run.clone().find(|member| bad[*member]) {
-                        Some(over) => batch.failed(named.then_some(over)),
-                        None => {
-                            dealt.extend(run);
-                            batch.dealt_with();
-                        }
-                    },
                 }
             }
             prop_assert_eq!(dealt, (0..bad.len()).collect::<Vec<_>>());

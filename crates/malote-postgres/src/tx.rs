@@ -179,6 +179,19 @@ impl Transaction for Tx {
         inner.cancel(self, id).await
     }
 
+    async fn set_savepoint(&mut self) -> Result<(), StoreError> {
+        self.savepoint("SAVEPOINT malote_member").await
+    }
+
+    async fn end_savepoint(&mut self, undo: bool) -> Result<(), StoreError> {
+        if undo {
+            // attempts that were given up half-way are undone with the rest
+            self.attempts = 0;
+            return self.savepoint("ROLLBACK TO SAVEPOINT malote_member; RELEASE SAVEPOINT malote_member").await;
+        }
+        self.savepoint("RELEASE SAVEPOINT malote_member").await
+    }
+
     fn sealer(&mut self) -> &mut Sealer {
         Self::sealer(self)
     }

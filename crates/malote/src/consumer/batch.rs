@@ -1,4 +1,4 @@
-//! A batch of handlers: together in one transaction, or one by one after a failure.
+//! A batch of handlers, in one transaction: together, or each in a savepoint after a failure.
 
 use super::{
     Consumer, DEATHS,
@@ -10,8 +10,8 @@ use crate::{
 };
 use futures::FutureExt;
 use malote_core::{
-    Admission, Cause, Class, Envelope, Failed, Failure, FullStore, History, Lane, LaneState, Message, Outcome,
-    Transaction,
+    Admission, Cause, Class, Dead, Envelope, Failed, Failure, FullStore, History, Lane, LaneState, Message, Outcome,
+    ToPark, Transaction,
     isolation::{Isolation, Next},
     retry,
 };
@@ -33,6 +33,17 @@ struct Tally {
     parked: bool,
 }
 
+/// What is to be written when the handlers of a transaction have run.
+struct Written<'s> {
+    out: Vec<Envelope>,
+    park: Vec<ToPark>,
+    dead: Vec<Dead>,
+    passing: Vec<Lane>,
+    /// The lanes that are not free, as they are by now.
+    lanes: HashMap<Lane, LaneState>,
+    name: &'s str,
+}
+
 impl<S: FullStore> Consumer<S> {
     /// Deals with a run of members, each of which ends up handled, parked or given up.
     pub(super) async fn handle_all(&self, run: &[Work<'_, S>]) -> ControlFlow<()> {
@@ -42,26 +53,26 @@ impl<S: FullStore> Consumer<S> {
         };
         let mut begun = None;
         loop {
-            let trouble = match isolation.next() {
+            let (part, apart) = match isolation.next() {
                 Next::Done => return ControlFlow::Continue(()),
-                Next::Together(part) => match self.attempt(&run[part.clone()]).await {
-                    Ok(()) => None,
-                    Err((Trouble::Message(fault), over)) if !fault.is_conflict() => {
-                        tracing::debug!(service = %self.service.name, "{} records were not handled together: {}", part.len(), fault.why);
-                        isolation.failed(over.map(|over| part.start + over));
-                        continue;
-                    }
-                    Err((trouble, _)) => Some(trouble),
-                },
-                Next::Alone(member) => {
-                    let again = begun.replace(member) == Some(member);
-                    self.alone(&run[member], again, &mut isolation).await.err()
-                }
+                Next::Together(part) => (part, false),
+                Next::Apart(part) => (part, true),
             };
-            match trouble {
-                None => isolation.dealt_with(),
-                Some(trouble) if trouble.class() == Class::Conflict && isolation.conflicted() => {}
-                Some(away) => {
+            let first = part.start;
+            let again = begun.replace(first) == Some(first);
+            match self.deal_with(&run[part], apart, again).await {
+                Ok(()) => isolation.dealt_with(),
+                Err(trouble) if trouble.class() == Class::Conflict && isolation.conflicted() => {}
+                Err(Trouble::Message(fault)) => {
+                    tracing::debug!(service = %self.service.name, "a batch did not go through: {}", fault.why);
+                    if !isolation.failed() {
+                        // a single one, at its COMMIT
+                        let work = &run[first];
+                        self.until_it_works(|| Box::pin(self.after_failure(work, &fault))).await?;
+                        isolation.dealt_with();
+                    }
+                }
+                Err(away) => {
                     let wait = isolation.stalled(&self.service.settings.backoff, fastrand::f64());
                     self.stalled(&away, wait).await?;
                 }
@@ -69,23 +80,16 @@ impl<S: FullStore> Consumer<S> {
         }
     }
 
-    /// One member in a transaction of its own: handled, parked, or given up. Fails with trouble of the
-    /// store. A run that begins `again`, because the store was away, was counted before.
-    async fn alone(&self, work: &Work<'_, S>, again: bool, isolation: &mut Isolation) -> Result<(), Trouble> {
-        if work.suspect
+    /// One transaction. A run of a suspect that begins `again`, because the store was away, was counted before.
+    async fn deal_with(&self, part: &[Work<'_, S>], apart: bool, again: bool) -> Result<(), Trouble> {
+        if let [work] = part
+            && work.suspect
             && !again
             && let Some(fault) = self.deadly(work).await?
         {
             return self.give_up(work, &fault, DEATHS, History::default()).await;
         }
-        loop {
-            match self.attempt(std::slice::from_ref(work)).await {
-                Ok(()) => return Ok(()),
-                Err((Trouble::Message(fault), _)) if fault.is_conflict() && isolation.conflicted() => {}
-                Err((Trouble::Message(fault), _)) => return self.after_failure(work, &fault).await,
-                Err((away, _)) => return Err(away),
-            }
-        }
+        self.attempt(part, apart).await
     }
 
     /// Counts a run that is about to begin, and says so when too many have begun and never ended.
@@ -95,8 +99,8 @@ impl<S: FullStore> Consumer<S> {
         Ok((runs > DEATHS).then(|| Fault::of_class(Class::Final, &why())))
     }
 
-    /// Parks a message after its first attempt, or gives it up.
-    pub(super) async fn after_failure(&self, work: &Work<'_, S>, fault: &Fault) -> Result<(), Trouble> {
+    /// What becomes of a message after its first attempt.
+    fn sentence(&self, work: &Work<'_, S>, fault: &Fault) -> Sentence {
         let policy = self.service.policy(work.kind());
         let (next, attempts) = fault.verdict(&policy, 1, Duration::ZERO);
         let mut history = History::default();
@@ -105,11 +109,22 @@ impl<S: FullStore> Consumer<S> {
             retry::Next::Again(wait) => wait,
             // a key that is to be held has its message tried once more, from its lane, and held there
             retry::Next::GiveUp if policy.then == retry::Then::Hold && work.envelope().is_some() => Duration::ZERO,
-            retry::Next::GiveUp => return self.give_up(work, fault, attempts.max(1), history).await,
+            retry::Next::GiveUp => {
+                let attempts = attempts.max(1);
+                tracing::warn!(service = %self.service.name, event = work.what(), attempts, "dead letter: {}", fault.why);
+                return Sentence::Dead(work.dead(&self.service.name, fault.class, &fault.why, attempts, history));
+            }
         };
         tracing::warn!(service = %self.service.name, event = work.what(), "parked, tried again in {wait:?}: {}", fault.why);
-        let failed = Failed { class: fault.class, error: fault.why.clone(), attempts, history, wait };
-        self.park_run(std::slice::from_ref(work), Some(failed)).await
+        Sentence::Park(Failed { class: fault.class, error: fault.why.clone(), attempts, history, wait })
+    }
+
+    /// Parks a message after its first attempt, or gives it up, in a transaction of its own.
+    pub(super) async fn after_failure(&self, work: &Work<'_, S>, fault: &Fault) -> Result<(), Trouble> {
+        match self.sentence(work, fault) {
+            Sentence::Park(failed) => self.park_run(std::slice::from_ref(work), Some(failed)).await,
+            Sentence::Dead(dead) => self.set_aside(work, &dead).await,
+        }
     }
 
     /// Parks members of one lane in their order, the first with its setback, in one transaction.
@@ -128,13 +143,12 @@ impl<S: FullStore> Consumer<S> {
         Ok(())
     }
 
-    /// All of these in one transaction; else what went wrong, and over which of them, where that is known.
-    async fn attempt(&self, members: &[Work<'_, S>]) -> Result<(), (Trouble, Option<usize>)> {
-        let mut tx = self.begin().await.map_err(|error| (error.into(), None))?;
-        let mut at = None;
-        match self.run_all(&mut tx, members, &mut at).await {
+    /// All of these in one transaction, each in a savepoint of its own where they are kept `apart`.
+    async fn attempt(&self, members: &[Work<'_, S>], apart: bool) -> Result<(), Trouble> {
+        let mut tx = self.begin().await?;
+        match self.run_all(&mut tx, members, apart).await {
             Ok(tally) => {
-                tx.commit().await.map_err(|error| (Trouble::at_commit(error), None))?;
+                tx.commit().await.map_err(Trouble::at_commit)?;
                 self.count(tally.handled, tally.duplicates);
                 if tally.parked {
                     self.parked.notify_one();
@@ -144,19 +158,18 @@ impl<S: FullStore> Consumer<S> {
             Err(trouble) => {
                 // what the rollback has to say matters less than why it came to it
                 let _ = tx.rollback().await;
-                Err((trouble, at))
+                Err(trouble)
             }
         }
     }
 
-    /// `at` says whose handler is running.
-    async fn run_all(&self, tx: &mut S::Tx, members: &[Work<'_, S>], at: &mut Option<usize>) -> Result<Tally, Trouble> {
+    async fn run_all(&self, tx: &mut S::Tx, members: &[Work<'_, S>], apart: bool) -> Result<Tally, Trouble> {
         let (store, name) = (&self.service.store, &*self.service.name);
-        let handled = members.iter().enumerate().filter_map(|(n, work)| match &work.task {
-            Task::Handle(envelope, handler) => Some((n, work, envelope, *handler)),
+        let handled = members.iter().filter_map(|work| match &work.task {
+            Task::Handle(envelope, handler) => Some((work, envelope, *handler)),
             _ => None,
         });
-        let ids: Vec<Admission> = handled.clone().map(|(_, _, envelope, _)| Admission::of(envelope)).collect();
+        let ids: Vec<Admission> = handled.clone().map(|(_, envelope, _)| Admission::of(envelope)).collect();
         let new = if ids.is_empty() { Vec::new() } else { store.admit(tx, name, &ids).await? };
         let news: Vec<_> = handled
             .zip(new)
@@ -164,41 +177,89 @@ impl<S: FullStore> Consumer<S> {
             .map(|(member, _)| member)
             .collect();
         let mut tally = Tally { duplicates: (ids.len() - news.len()) as u64, ..Tally::default() };
-        let lanes = self.lanes(tx, news.iter().map(|(_, work, ..)| &work.lane)).await?;
-        let (mut out, mut behind, mut passing) = (Vec::new(), Vec::new(), Vec::new());
-        for (n, work, envelope, handler) in news {
-            match lanes.get(&work.lane) {
-                Some(LaneState::Busy) => behind.push(work.park(None)),
+        let lanes = self.lanes(tx, news.iter().map(|(work, ..)| &work.lane)).await?;
+        let mut written =
+            Written { out: Vec::new(), park: Vec::new(), dead: Vec::new(), passing: Vec::new(), lanes, name };
+        for (work, envelope, handler) in news {
+            match written.lanes.get(&work.lane) {
+                Some(LaneState::Busy) => written.park.push(work.park(None)),
                 state => {
-                    let span = telemetry::process_span(envelope, name, self.service.transport.system());
-                    *at = Some(n);
-                    out.extend(self.react(tx, envelope, handler).instrument(span).await.map_err(Trouble::Message)?);
-                    tally.handled += 1;
-                    if state == Some(&LaneState::Passing) {
-                        passing.push(work.lane.clone());
+                    let passes = state == Some(&LaneState::Passing);
+                    if let Some(out) = self.run_one(tx, work, envelope, handler, apart, &mut written).await? {
+                        written.out.extend(out);
+                        tally.handled += 1;
+                        written.passing.extend(passes.then(|| work.lane.clone()));
                     }
                 }
             }
         }
-        *at = None;
-        if !behind.is_empty() {
-            store.park(tx, name, &behind).await?;
+        for work in members {
+            if let Task::Hopeless(_, why) = &work.task {
+                tracing::warn!(service = name, place = work.place, "set aside: {why}");
+                written.dead.push(work.dead(name, Class::Final, why, 1, History::default()));
+            }
+        }
+        tally.parked = !written.park.is_empty();
+        self.write(tx, written).await?;
+        self.runs_ended(tx, members).await?;
+        Ok(tally)
+    }
+
+    /// What one member has to say; nothing when it failed apart from the others, which is then noted.
+    async fn run_one(
+        &self,
+        tx: &mut S::Tx,
+        work: &Work<'_, S>,
+        envelope: &Envelope,
+        handler: &dyn Handle<S>,
+        apart: bool,
+        written: &mut Written<'_>,
+    ) -> Result<Option<Vec<Envelope>>, Trouble> {
+        let span = telemetry::process_span(envelope, written.name, self.service.transport.system());
+        if !apart {
+            return self.react(tx, envelope, handler).instrument(span).await.map(Some).map_err(Trouble::Message);
+        }
+        tx.set_savepoint().await?;
+        let outcome = self.react(tx, envelope, handler).instrument(span).await;
+        if let Err(fault) = &outcome
+            && fault.is_conflict()
+        {
+            return outcome.map(Some).map_err(Trouble::Message);
+        }
+        tx.end_savepoint(outcome.is_err()).await?;
+        let fault = match outcome {
+            Ok(out) => return Ok(Some(out)),
+            Err(fault) => fault,
+        };
+        match self.sentence(work, &fault) {
+            Sentence::Park(failed) => {
+                written.park.push(work.park(Some(failed)));
+                written.lanes.insert(work.lane.clone(), LaneState::Busy);
+            }
+            Sentence::Dead(dead) => {
+                written.dead.push(dead);
+                written.lanes.insert(work.lane.clone(), LaneState::Passing);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes what the handlers of a transaction came to, a statement for each kind.
+    async fn write(&self, tx: &mut S::Tx, written: Written<'_>) -> Result<(), Trouble> {
+        let (store, Written { out, park, dead, passing, name, .. }) = (&self.service.store, written);
+        if !park.is_empty() {
+            store.park(tx, name, &park).await?;
+        }
+        for dead in &dead {
+            store.set_aside(tx, dead).await?;
         }
         if !passing.is_empty() {
             store.pass(tx, name, &passing).await?;
         }
-        for work in members {
-            if let Task::Hopeless(_, why) = &work.task {
-                tracing::warn!(service = name, place = work.place, "set aside: {why}");
-                store.set_aside(tx, &work.dead(name, Class::Final, why, 1, History::default())).await?;
-            }
-        }
-        self.runs_ended(tx, members).await?;
         if !out.is_empty() {
             tx.append(out).await.map_err(Trouble::at_commit)?;
         }
-        tally.parked = !behind.is_empty();
-        Ok(tally)
+        Ok(())
     }
 
     /// The state of the lanes that are not free.
@@ -283,22 +344,31 @@ impl<S: FullStore> Consumer<S> {
         sealed.map_err(|unfit| Fault::of_class(Class::Final, &unfit.to_string()))
     }
 
-    /// Marks a message as given up and sets it aside, in one transaction.
+    /// Gives a message up, in a transaction of its own.
     async fn give_up(&self, work: &Work<'_, S>, fault: &Fault, attempts: u32, history: History) -> Result<(), Trouble> {
-        let dead = work.dead(&self.service.name, fault.class, &fault.why, attempts, history);
+        tracing::warn!(service = %self.service.name, event = work.what(), attempts, "dead letter: {}", fault.why);
+        self.set_aside(work, &work.dead(&self.service.name, fault.class, &fault.why, attempts, history)).await
+    }
+
+    /// Marks a message as given up and sets it aside, in one transaction.
+    async fn set_aside(&self, work: &Work<'_, S>, dead: &Dead) -> Result<(), Trouble> {
         let mut tx = self.begin().await?;
         let new = match work.admission() {
             Some(admission) => self.service.store.admit(&mut tx, &self.service.name, &[admission]).await? == [true],
             None => true,
         };
         if new {
-            self.service.store.set_aside(&mut tx, &dead).await?;
+            self.service.store.set_aside(&mut tx, dead).await?;
         }
         self.runs_ended(&mut tx, std::slice::from_ref(work)).await?;
-        tx.commit().await?;
-        tracing::warn!(service = %self.service.name, event = dead.what, attempts, "dead letter: {}", fault.why);
-        Ok(())
+        Ok(tx.commit().await?)
     }
+}
+
+/// What becomes of a message that failed.
+enum Sentence {
+    Park(Failed),
+    Dead(Dead),
 }
 
 /// What a panic said.

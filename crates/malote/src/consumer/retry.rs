@@ -132,19 +132,26 @@ impl<S: FullStore> Retrier<S> {
             Task::Handle(envelope, handler) => {
                 let mut tx = consumer.begin().await?;
                 let span = telemetry::process_span(envelope, &service.name, service.transport.system());
+                tx.set_savepoint().await?;
                 let out = consumer.react(&mut tx, envelope, *handler).instrument(span).await;
-                let out = match out {
-                    Ok(out) => out,
-                    Err(fault) => {
+                match out {
+                    Ok(out) => {
+                        tx.end_savepoint(false).await?;
+                        if !out.is_empty() {
+                            tx.append(out).await.map_err(Trouble::at_commit)?;
+                        }
+                        self.settle(tx, head, &Ending::Done).await
+                    }
+                    Err(fault) if fault.is_conflict() => {
                         // what the rollback has to say matters less than why it came to it
                         let _ = tx.rollback().await;
-                        return Err(Trouble::Message(fault));
+                        Err(Trouble::Message(fault))
                     }
-                };
-                if !out.is_empty() {
-                    tx.append(out).await.map_err(Trouble::at_commit)?;
+                    Err(fault) => {
+                        tx.end_savepoint(true).await?;
+                        self.settle(tx, head, &self.ending(work, head, &fault)).await
+                    }
                 }
-                self.settle(tx, head, &Ending::Done).await
             }
             Task::Call(envelope, effect) => {
                 let note = consumer.call(envelope, *effect).await.map_err(Trouble::Message)?;
@@ -156,12 +163,17 @@ impl<S: FullStore> Retrier<S> {
     }
 
     async fn after_failure(&self, work: &Work<'_, S>, head: &Parked, fault: &Fault) -> Result<Settled, StoreError> {
+        self.settle_alone(head, &self.ending(work, head, fault)).await
+    }
+
+    /// What becomes of a head after an attempt that failed.
+    fn ending(&self, work: &Work<'_, S>, head: &Parked, fault: &Fault) -> Ending {
         let service = &self.0.service;
         let policy = service.policy(work.kind());
         let (next, attempts) = fault.verdict(&policy, head.attempts, head.age);
         let mut history = head.history.clone();
         history.push(fault.entry(self.0.now(), head.attempts));
-        let ending = match next {
+        match next {
             Next::Again(wait) => {
                 tracing::warn!(service = %service.name, event = head.what, attempts, "tried again in {wait:?}: {}", fault.why);
                 Ending::Again(Failed { class: fault.class, error: fault.why.clone(), attempts, history, wait })
@@ -172,8 +184,7 @@ impl<S: FullStore> Retrier<S> {
                 dead.admission = head.admission;
                 Ending::Dead { dead: Box::new(dead), hold: policy.then == Then::Hold }
             }
-        };
-        self.settle_alone(head, &ending).await
+        }
     }
 
     /// The attempt was counted and is not made after all.
