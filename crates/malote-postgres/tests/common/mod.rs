@@ -1,5 +1,5 @@
 //! What the tests share.
-#![allow(dead_code, missing_docs)]
+#![allow(dead_code, unused_imports, missing_docs)]
 
 use malote_core::{
     Event, Incarnation, Lease, Read, Saved, Store, Taken,
