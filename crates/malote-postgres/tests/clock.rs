@@ -4,13 +4,11 @@
 mod common;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use common::{changed, open};
+use common::{changed, open, pass, stop_clock};
 use malote_core::{
     Admission, Budget, ClaimDue, Class, Clock, Failed, History, Incarnation, Lane, ParkingStore, RawRecord, Sealer,
     Store, Taken, TimerStore, ToPark, Transaction, inspect::Inspect,
 };
-use malote_postgres::Postgres;
-use sqlx::Executor;
 use std::{
     sync::{
         Arc,
@@ -37,20 +35,6 @@ impl Clock for Jumping {
 
 fn sealer() -> Sealer {
     Sealer::new("ledger", Arc::new(Jumping(AtomicI64::new(0))))
-}
-
-/// From here on the database's clock stands still, until it is moved: its beginning is an hour ago.
-async fn stop_clock(store: &Postgres) {
-    let stand = "CREATE TABLE standing (at timestamptz NOT NULL); \
-                 INSERT INTO standing VALUES (clock_timestamp() - interval '1 hour'); \
-                 CREATE OR REPLACE FUNCTION malote.clock() RETURNS timestamptz LANGUAGE sql VOLATILE PARALLEL SAFE \
-                 AS 'SELECT at FROM public.standing'";
-    store.pool().execute(stand).await.unwrap();
-}
-
-async fn pass(store: &Postgres, time: Duration) {
-    let move_on = "UPDATE standing SET at = at + $1 * interval '1 second'";
-    sqlx::query(move_on).bind(time.as_secs_f64()).execute(store.pool()).await.unwrap();
 }
 
 const ALMOST: Duration = Duration::from_millis(599_900);
