@@ -8,6 +8,7 @@
 //!   where nothing was. It costs the borrower no time; the connection comes back a little later.
 //! * It must be younger than the last sign that the server was gone, stopping or demoted. One failed
 //!   statement so replaces all connections of its age, and they are not tested before each use.
+//!   Beside that none gets older than a quarter of an hour.
 
 use crate::{
     Problem,
@@ -30,6 +31,9 @@ use std::{
     },
     time::{Duration, Instant},
 };
+
+/// No connection is older: what a failover moved behind a name is found by a new one.
+pub(crate) const OLDEST: Duration = Duration::from_secs(15 * 60);
 
 /// How long a connection may take to end what was left running on it, before it is thrown away.
 const CLEANING: Duration = Duration::from_secs(10);
@@ -125,7 +129,7 @@ impl Builder {
         Ok(Postgres::new(Inner {
             pool,
             relay,
-            sql: Statements::new(&schema),
+            sql: statements(&schema),
             wake: Wake::new(&schema, (!self.behind_pooler).then(|| options.clone())),
             options,
             schema,
@@ -150,6 +154,7 @@ impl Builder {
         PgPoolOptions::new()
             .max_connections(self.connections)
             .acquire_timeout(self.patience)
+            .max_lifetime(OLDEST)
             .test_before_acquire(false)
             .before_acquire(move |_, is| {
                 let trusted = before.covers(is.age);
@@ -171,6 +176,7 @@ impl Builder {
         PgPoolOptions::new()
             .max_connections(2)
             .acquire_timeout(self.patience)
+            .max_lifetime(OLDEST)
             .test_before_acquire(false)
             .before_acquire(move |_, is| {
                 let trusted = before.covers(is.age);
@@ -190,6 +196,16 @@ impl Builder {
         }
         Ok(())
     }
+}
+
+/// Each store has its own, for its own schema.
+fn statements(schema: &Name) -> Statements {
+    #[cfg(feature = "planted")]
+    if planted::is("shared-statements") {
+        static FIRST: std::sync::OnceLock<Statements> = std::sync::OnceLock::new();
+        return FIRST.get_or_init(|| Statements::new(schema)).clone();
+    }
+    Statements::new(schema)
 }
 
 /// Whether two sessions meet the same server process, or one session meets two: then what a session

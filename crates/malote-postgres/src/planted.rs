@@ -25,6 +25,10 @@ pub(crate) fn text(text: String) -> String {
     let text = without(planted::is("claim-overwrites"), text, claimed, overwritten);
     let finished = "sha256($1) AND owner = $2 AND status IS NULL";
     let text = without(planted::is("foreign-owner-finishes"), text, finished, "sha256($1) AND $2 IS NOT NULL");
+    let text = without(planted::is("session-lock"), text, "pg_try_advisory_xact_lock", "pg_try_advisory_lock");
+    let ours = planted::is("another-clock") && !text.contains("CREATE ");
+    let text = without(ours, text, "malote.clock()", "clock_timestamp()");
+    let text = without(planted::is("read-unbounded"), text, "o.seq > $1 ORDER", "o.seq + 0 > $1 ORDER");
     let seq = "    seq            bigint      NOT NULL GENERATED ALWAYS AS IDENTITY (CACHE 1),\n";
     let tx = "    tx             xid8        NOT NULL DEFAULT pg_current_xact_id(),\n";
     let last = "    created_at     timestamptz NOT NULL DEFAULT malote.clock(),\n";

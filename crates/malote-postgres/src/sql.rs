@@ -45,6 +45,7 @@ impl Statement {
 macro_rules! statements {
     ($($name:ident),+ $(,)?) => {
         /// All statements of the store, by the name of their file.
+        #[derive(Clone)]
         pub(crate) struct Statements {
             $(pub(crate) $name: Statement),+
         }

@@ -27,6 +27,11 @@ use tokio::{sync::Notify, task::JoinHandle};
 /// Between two notifications, so that a busy writer sends few.
 const PAUSE: Duration = Duration::from_millis(2);
 
+/// How long the connection that listens may be silent before it is asked whether it still lives, and how long
+/// it may take to answer. A dead one says nothing, and neither does one to a server that was demoted.
+const SILENCE: Duration = Duration::from_secs(20);
+const ANSWER: Duration = Duration::from_secs(5);
+
 const UNUSED: u8 = 0;
 const LISTENING: u8 = 1;
 const LOST: u8 = 2;
@@ -183,10 +188,23 @@ async fn hear(pool: &PgPool, channel: &str, heard: &Notify, state: &AtomicU8) ->
     loop {
         // once for what was said before it listened, and after each reconnection
         heard.notify_one();
-        match listener.try_recv().await {
-            Ok(Some(_)) => {}
-            Ok(None) => return sqlx::Error::Io(std::io::ErrorKind::ConnectionReset.into()),
-            Err(error) => return error,
+        if let Err(error) = next(&mut listener).await {
+            return error;
+        }
+    }
+}
+
+/// Waits for the next notification, and makes sure that there could be one.
+async fn next(listener: &mut PgListener) -> Result<(), sqlx::Error> {
+    let lost = |kind: std::io::ErrorKind| sqlx::Error::Io(kind.into());
+    loop {
+        if let Ok(told) = tokio::time::timeout(SILENCE, listener.try_recv()).await {
+            return told?.map(drop).ok_or_else(|| lost(std::io::ErrorKind::ConnectionReset));
+        }
+        let ask = sqlx::query_scalar("SELECT pg_is_in_recovery()").persistent(false).fetch_one(&mut *listener);
+        let answer = tokio::time::timeout(ANSWER, ask).await;
+        if answer.map_err(|_| lost(std::io::ErrorKind::TimedOut))?? {
+            return Err(lost(std::io::ErrorKind::ConnectionAborted));
         }
     }
 }

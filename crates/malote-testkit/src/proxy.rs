@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep_until};
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
+    server: Arc<Mutex<SocketAddr>>,
     delay: Arc<AtomicU64>,
     links: Arc<Mutex<Vec<AbortHandle>>>,
     accepting: JoinHandle<()>,
@@ -32,8 +33,9 @@ impl Proxy {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let port = listener.local_addr()?.port();
         let (delay, links) = (Arc::new(AtomicU64::new(micros(delay))), Arc::new(Mutex::new(Vec::new())));
-        let accepting = tokio::spawn(accept(listener, server, delay.clone(), links.clone()));
-        Ok(Self { port, delay, links, accepting })
+        let server = Arc::new(Mutex::new(server));
+        let accepting = tokio::spawn(accept(listener, server.clone(), delay.clone(), links.clone()));
+        Ok(Self { port, server, delay, links, accepting })
     }
 
     /// The port to connect to.
@@ -44,6 +46,11 @@ impl Proxy {
     /// Changes the delay, for what is sent from here on.
     pub fn set_delay(&self, delay: Duration) {
         self.delay.store(micros(delay), Ordering::Relaxed);
+    }
+
+    /// Leads new connections to another server; those that are there stay where they are.
+    pub fn switch(&self, server: SocketAddr) {
+        *self.server.lock().unwrap_or_else(PoisonError::into_inner) = server;
     }
 
     /// Cuts all connections; new ones are taken.
@@ -65,9 +72,15 @@ fn micros(delay: Duration) -> u64 {
     delay.as_micros().try_into().unwrap_or(u64::MAX)
 }
 
-async fn accept(listener: TcpListener, server: SocketAddr, delay: Arc<AtomicU64>, links: Arc<Mutex<Vec<AbortHandle>>>) {
+async fn accept(
+    listener: TcpListener,
+    server: Arc<Mutex<SocketAddr>>,
+    delay: Arc<AtomicU64>,
+    links: Arc<Mutex<Vec<AbortHandle>>>,
+) {
     while let Ok((client, _)) = listener.accept().await {
         let delay = delay.clone();
+        let server = *server.lock().unwrap_or_else(PoisonError::into_inner);
         let link = tokio::spawn(async move {
             // An error ends this connection, as it would without the proxy.
             let _ = link(client, server, delay).await;

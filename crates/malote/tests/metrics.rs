@@ -77,7 +77,7 @@ fn labels_have_few_values() {
 
 #[test]
 fn prometheus_reads_the_names_and_kinds_that_the_table_says() {
-    let metrics = install().expect("nobody else's recorder");
+    install().expect("nobody else's recorder");
     for metric in ALL {
         let labels: Vec<(&str, &str)> = metric.labels.iter().map(|label| (*label, "x")).collect();
         match metric.kind {

@@ -1,5 +1,5 @@
 //! What the tests share.
-#![allow(dead_code, missing_docs)]
+#![allow(dead_code, unused_imports, missing_docs)]
 
 use malote_core::{
     Event, Incarnation, Lease, Read, Saved, Store, Taken,
@@ -7,6 +7,7 @@ use malote_core::{
 };
 use malote_postgres::Postgres;
 use serde::{Deserialize, Serialize};
+use sqlx::Executor;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
@@ -35,6 +36,20 @@ pub async fn until(what: &str, mut ask: impl AsyncFnMut() -> bool) {
         assert!(Instant::now() < deadline, "never came true: {what}");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
+}
+
+/// From here on the database's clock stands still, until it is moved: its beginning is an hour ago.
+pub async fn stop_clock(store: &Postgres) {
+    let stand = "CREATE TABLE standing (at timestamptz NOT NULL); \
+                 INSERT INTO standing VALUES (clock_timestamp() - interval '1 hour'); \
+                 CREATE OR REPLACE FUNCTION malote.clock() RETURNS timestamptz LANGUAGE sql VOLATILE PARALLEL SAFE \
+                 AS 'SELECT at FROM public.standing'";
+    store.pool().execute(stand).await.unwrap();
+}
+
+pub async fn pass(store: &Postgres, time: Duration) {
+    let move_on = "UPDATE standing SET at = at + $1 * interval '1 second'";
+    sqlx::query(move_on).bind(time.as_secs_f64()).execute(store.pool()).await.unwrap();
 }
 
 /// An aggregate's change; the version is the aggregate's own.

@@ -1,8 +1,8 @@
 //! A throw-away PostgreSQL.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -83,18 +83,46 @@ impl Builder {
     /// When PostgreSQL is not installed or does not start; the message holds
     /// the end of its log.
     pub fn start(self) -> io::Result<Postgres> {
+        self.start_on(|data| {
+            let mut initdb = Command::new(binaries()?.join("initdb"));
+            initdb.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"]);
+            initdb.arg("--pgdata").arg(data);
+            Ok(initdb)
+        })
+    }
+
+    /// Starts a streaming copy of a server, which takes no writes until it is promoted (`SELECT pg_promote()`).
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn standby_of(self, primary: &Postgres) -> io::Result<Postgres> {
+        self.start_on(|data| {
+            let mut copy = Command::new(binaries()?.join("pg_basebackup"));
+            copy.args([
+                "--dbname",
+                &primary.url("postgres"),
+                "--checkpoint=fast",
+                "--no-sync",
+                "--write-recovery-conf",
+            ]);
+            copy.arg("--pgdata").arg(data);
+            Ok(copy)
+        })
+    }
+
+    /// Starts a server on the data that a program has made in a folder.
+    fn start_on(self, make: impl FnOnce(&Path) -> io::Result<Command>) -> io::Result<Postgres> {
         let port = Port::claim()?;
         let scratch = Scratch::new("postgres")?;
         let user = service_user()?;
         let data = scratch.path().join("data");
         fs::create_dir(&data)?;
+        fs::set_permissions(&data, Permissions::from_mode(0o700))?;
         if let Some(user) = user {
             chown(&data, Some(user.id), Some(user.group))?;
         }
-        let mut initdb = Command::new(binaries()?.join("initdb"));
-        initdb.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"]);
-        initdb.arg("--pgdata").arg(&data).current_dir(scratch.path());
-        process::run("initdb", &initdb, user)?;
+        let mut make = make(&data)?;
+        process::run("the making of the data", make.current_dir(scratch.path()), user)?;
         let at = PostgresAt::new(format!("postgres://postgres@127.0.0.1:{}", port.number()));
         let mut server = Postgres { process: None, at, port, user, options: self, scratch };
         server.start_again()?;

@@ -1,6 +1,6 @@
 //! Hands rows over to the transport in order, without waiting for their reports.
 
-use crate::telemetry::Sending;
+use crate::telemetry::{Sending, metrics::messaging};
 use futures::{StreamExt, stream::FuturesUnordered};
 use malote_core::{
     Admission, BoxFuture, By, Class, Dead, Envelope, Failure, History, Publisher, RawRecord, Report, Reports, Row,
@@ -75,7 +75,7 @@ async fn hand_over(
     }
     // kept only for what may be refused; a clone shares the payload's bytes
     let kept = batch.clone();
-    let reports = publisher.send(batch).await?;
+    let reports = messaging::sending(system, &kept, publisher.send(batch).await?);
     Ok(Box::pin(settle(relay.to_owned(), places, kept, spans, refused, reports)))
 }
 

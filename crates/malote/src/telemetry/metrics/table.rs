@@ -83,7 +83,7 @@ impl Metric {
 
 /// The bounds that the semantic conventions for messaging advise.
 const OPERATION: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
-/// From a relay that is woken to one that is waited for.
+/// From a log on this machine to a broker that is waited for.
 const LAG: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
 
 const SENT: &[&str] = &["messaging.system", "messaging.operation.name", "messaging.destination.name", "error.type"];
@@ -146,12 +146,12 @@ pub const ALL: &[Metric] = &[
     ),
     // the relay
     gauge("malote_relay_leader", Unit::Count, &["service"], "1 in the process whose relay holds the lease, else 0."),
-    counter("malote_published_total", &["service", "topic"], "Rows that the transport has confirmed."),
+    counter("malote_published_total", &["service"], "Rows that the transport has confirmed."),
     seconds(
         "malote_publish_seconds",
         LAG,
         &["service"],
-        "Time from when a row was written to the transport's confirmation.",
+        "Time from handing a batch of rows to the transport to the last of its confirmations.",
     ),
     counter(
         "malote_fenced_total",
