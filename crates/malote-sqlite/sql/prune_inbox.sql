@@ -5,4 +5,4 @@
 SELECT consumer, event_id, day FROM malote_inbox
  WHERE state IN ('done', 'discarded') AND day < date(((SELECT now FROM malote_clock) - $1) / 1000, 'unixepoch')
    AND at <= (SELECT now FROM malote_clock) - $1
- ORDER BY day LIMIT $2
+ ORDER BY at LIMIT $2

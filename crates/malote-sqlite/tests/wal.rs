@@ -6,6 +6,7 @@ mod common;
 use common::{envelope, sealer, store};
 use malote_core::{Store, Transaction, inspect::Inspect};
 use malote_sqlite::Sqlite;
+use sqlx::SqliteConnection;
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
@@ -14,20 +15,28 @@ use std::sync::{
 const LIMIT: u64 = 64 << 20;
 const WRITES: usize = 3_000;
 const BYTES: usize = 40_000;
+/// Queries of one reader.
+const READS: usize = 100;
 
-/// Reads such that there is always a reader: each one ends when the next one has begun.
+/// Reads such that there is always a reader: each one reads for a while and ends when the next one has begun.
 async fn overlap(store: Sqlite, stop: Arc<AtomicBool>) -> u64 {
     let mut readers = 0;
     let mut reader = store.pool().begin().await.unwrap();
     while !stop.load(Ordering::Relaxed) {
-        let _: i64 = sqlx::query_scalar("SELECT count(*) FROM malote_inbox").fetch_one(&mut *reader).await.unwrap();
+        for _ in 0..READS {
+            read(&mut reader).await;
+        }
         let mut next = store.pool().begin().await.unwrap();
-        let _: i64 = sqlx::query_scalar("SELECT count(*) FROM malote_inbox").fetch_one(&mut *next).await.unwrap();
+        read(&mut next).await;
         reader.rollback().await.unwrap();
         reader = next;
         readers += 1;
     }
     readers
+}
+
+async fn read(reader: &mut SqliteConnection) {
+    let _: i64 = sqlx::query_scalar("SELECT count(*) FROM malote_inbox").fetch_one(reader).await.unwrap();
 }
 
 /// There is always a reader, and 120 MB are written.

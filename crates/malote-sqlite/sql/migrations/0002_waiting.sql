@@ -119,8 +119,8 @@ SELECT substr(by, 10), topic, key, count(*) FROM malote_dead
 UPDATE malote_inbox AS i SET state = 'dead' FROM malote_dead AS d
  WHERE d.by LIKE 'consumer %' AND i.consumer = substr(d.by, 10) AND i.event_id = d.event_id AND i.day = d.day;
 
--- What has ended may go, day by day.
-CREATE INDEX malote_inbox_ended ON malote_inbox (day) WHERE state IN ('done', 'discarded');
+-- What has ended may go, in the order in which it did.
+CREATE INDEX malote_inbox_ended ON malote_inbox (at) WHERE state IN ('done', 'discarded');
 
 CREATE TABLE malote_scheduled (
     id         TEXT NOT NULL PRIMARY KEY,

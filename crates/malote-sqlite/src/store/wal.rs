@@ -62,10 +62,13 @@ impl Sqlite {
     /// Folds the log into the file, and cuts it when it is large.
     pub(super) async fn fold(&self) -> Result<(), StoreError> {
         let doing = "folding the write-ahead log into the file";
+        if planted::is("wal-never-reset") {
+            return Ok(());
+        }
         let _turn = self.0.turn.acquire().await;
         // waits for nobody and makes nobody wait
         sqlx::query("PRAGMA wal_checkpoint(PASSIVE)").execute(&self.0.writer).await.map_err(failed(doing))?;
-        if self.wal_bytes().is_none_or(|bytes| bytes <= LARGE) || planted::is("wal-never-reset") {
+        if self.wal_bytes().is_none_or(|bytes| bytes <= LARGE) {
             return Ok(());
         }
         let end = Instant::now() + MOMENT;
