@@ -227,6 +227,7 @@ pub struct OutboxRow {
     /// The event.
     pub id: String,
     /// The event's type.
+    #[serde(rename = "type")]
     pub kind: String,
     /// Where it goes.
     pub topic: String,
@@ -251,6 +252,7 @@ pub struct ParkedRow {
     /// Envelope id, or place.
     pub what: String,
     /// Event type, where it could be read.
+    #[serde(rename = "type")]
     pub kind: Option<String>,
     /// Attempts so far; 0 for one that waits behind another.
     pub attempts: u32,
@@ -291,6 +293,7 @@ pub struct DeadRow {
     /// Envelope id, or place.
     pub what: String,
     /// Event type, where it could be read.
+    #[serde(rename = "type")]
     pub kind: Option<String>,
     /// Topic.
     pub topic: String,
@@ -330,6 +333,7 @@ pub struct ScheduledRow {
     /// The envelope.
     pub id: String,
     /// Event type.
+    #[serde(rename = "type")]
     pub kind: String,
     /// Topic.
     pub topic: String,
