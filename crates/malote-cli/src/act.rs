@@ -210,7 +210,7 @@ impl Retry {
     pub async fn run(&self) -> Result<End, Unusable> {
         all_or_some(self.all, !(self.chosen.is_empty() && self.failing.is_empty()))?;
         let targets = everywhere(&self.place, &self.failing.of_parked(self.chosen.filter())?).await?;
-        let deed = Deed { verb: "retry", done: "made due now", what: "parked message" };
+        let deed = Deed { verb: "retry", done: "made due now", what: "parked key" };
         let act = async |target: &Target, act: &Act, dry| {
             target.service.store.inspect().retry_now(act, &target.filter, dry).await
         };

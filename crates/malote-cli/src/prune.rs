@@ -3,6 +3,7 @@
 use crate::{
     End, Unusable,
     act::{Acting, Deed, Target},
+    out::{age, count},
     place::Place,
     when,
 };
@@ -64,17 +65,26 @@ pub async fn run(args: &Args) -> Result<End, Unusable> {
     let targets = args.place.open().await?;
     let targets: Vec<_> = targets.into_iter().map(|service| Target { service, filter: Filter::default() }).collect();
     let deed = Deed { verb: "prune", done: "removed", what: "row" };
-    let act = async |target: &Target, _: &Act, dry: bool| {
+    let rows = format!("{} older than {}", what.name(), age(args.older_than.as_secs_f64()));
+    let act = async |target: &Target, act: &Act, dry: bool| {
         let store = &target.service.store;
+        if dry {
+            let done = store.prune(what, u32::MAX, true).await?.rows;
+            return Ok(Acted { done, refused: Vec::new() });
+        }
+        // it is many transactions: the first says that it began, whatever becomes of the others
+        store.inspect().note(act, "prune", &rows, "begun").await?;
         let mut done = 0;
         loop {
-            let pruned = store.prune(what, if dry { u32::MAX } else { STEP }, dry).await?;
+            let pruned = store.prune(what, STEP, false).await?;
             done += pruned.rows;
-            if dry || !pruned.more {
-                return Ok(Acted { done, refused: Vec::new() });
+            if !pruned.more {
+                break;
             }
             tokio::time::sleep(PAUSE).await;
         }
+        store.inspect().note(act, "prune", &rows, &format!("{} removed", count(done, "row"))).await?;
+        Ok(Acted { done, refused: Vec::new() })
     };
     args.acting.carry_out(deed, &targets, &[], act).await
 }

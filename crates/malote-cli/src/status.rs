@@ -91,7 +91,9 @@ fn shown(answers: &[Of<Status>]) -> String {
 fn cells(Of { service, row: status }: &Of<Status>) -> Vec<Cell> {
     let sum = |of: fn(&malote::inspect::ConsumerStatus) -> u64| status.consumers.iter().map(of).sum::<u64>();
     let seconds = |seconds: Option<f64>| Cell::new(seconds.map_or_else(|| "-".into(), age));
-    let led = status.relays.iter().any(|relay| relay.name == *service && relay.lease_seconds.is_some_and(|s| s > 0.0));
+    // the janitor's leases lie beside the relay's
+    let relays = status.relays.iter().filter(|relay| !relay.name.starts_with("janitor "));
+    let led = relays.into_iter().any(|relay| relay.lease_seconds.is_some_and(|left| left > 0.0));
     vec![
         out::text(service),
         Cell::new(status.outbox.pending),

@@ -42,6 +42,9 @@ pub trait Inspect: Send + Sync + 'static {
     fn replay<'a>(&'a self, act: &'a Act, filter: &'a Filter, how: Replay) -> Asked<'a, Acted>;
     /// Removes what is kept of a key in dead letters and parked messages: payload, headers, key, errors.
     fn erase<'a>(&'a self, act: &'a Act, key: &'a str, dry: bool) -> Asked<'a, Acted>;
+    /// Writes down, in a transaction of its own, what is not one act of this port: a clean-up by hand, which is many
+    /// transactions. `name` is the act's, such as `prune`; `target` and `outcome` are words.
+    fn note<'a>(&'a self, act: &'a Act, name: &'a str, target: &'a str, outcome: &'a str) -> Asked<'a, ()>;
 }
 
 /// Who acts, and why. Both are written down.
