@@ -15,6 +15,7 @@ use crate::{
 use malote::{
     StoreError, chain,
     inspect::{Act, Acted, Filter, Refused},
+    planted,
 };
 use serde::Serialize;
 use std::io::{self, BufRead, IsTerminal as _, Write};
@@ -100,7 +101,7 @@ impl Acting {
             }
             Ok(outcome)
         };
-        if !self.dry_run && !self.yes {
+        if !self.dry_run && !self.yes && !planted::is("cli-unasked") {
             if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
                 return Err(Unusable::new("--yes", "there is no terminal to ask at: say --yes, or --dry-run"));
             }
@@ -165,10 +166,13 @@ impl Outcome {
             lines += &format!("{of}{} {is}{}\n", count(*done, deed.what), deed.done);
         }
         if self.done == 0 {
-            lines += &format!("no {} {is}{}\n", deed.what, deed.done);
+            lines += &format!("no {}s {is}{}\n", deed.what, deed.done);
         }
         if !self.refused.is_empty() {
             lines += &out::table_of(&self.refused, several);
+        }
+        if self.refused.iter().any(|of| of.row.stale) {
+            lines += "where something newer was handled since, --although-newer does it all the same\n";
         }
         lines
     }

@@ -13,6 +13,7 @@ use clap::Subcommand;
 use malote::{
     chain,
     inspect::{Act, DeadRow, Filter, Redrive, Refused, Shown},
+    planted,
 };
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -151,6 +152,9 @@ async fn by_number(services: Vec<Service>, ids: &[i64]) -> Result<Vec<(Service, 
         let rows = service.store.inspect().dead(&filter, most).await;
         let rows = rows.map_err(|error| Unusable::new(&service.name, chain(&error)))?;
         for row in &rows {
+            if planted::is("cli-first-number") {
+                continue;
+            }
             if let Some((other, _)) = found.iter().find(|(_, rows)| rows.iter().any(|other| other.id == row.id)) {
                 let why = format!(
                     "{} and {} both have a dead letter of this number: say --service",

@@ -2,7 +2,7 @@
 
 use crate::{
     End, Unusable,
-    out::{Of, list},
+    out::{Of, list, redacted},
     place::Place,
     store::Store,
 };
@@ -24,7 +24,7 @@ pub struct Args {
 pub async fn run(args: &Args) -> Result<End, Unusable> {
     let looked = args.place.try_look(async |store: &Store| store.inspect().doctor().await).await?;
     let away = looked.failed.iter().map(|Of { service, row: why }| {
-        let finding = Finding { grade: Grade::Fault, what: "connection".into(), says: why.clone() };
+        let finding = Finding { grade: Grade::Fault, what: "connection".into(), says: redacted(why) };
         Of { service: service.clone(), row: finding }
     });
     let of_each = looked.answers.into_iter().flat_map(|Of { service, row: findings }| {

@@ -29,7 +29,7 @@ use std::{fmt::Display, process::ExitCode};
 
 /// Reliable messages between services: see how they stand, and do something about it
 #[derive(Parser)]
-#[command(version, after_help = HELP)]
+#[command(name = "malote", version, after_help = HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

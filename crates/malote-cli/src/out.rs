@@ -6,6 +6,7 @@
 use crate::Unusable;
 use chrono::{DateTime, SecondsFormat, Utc};
 use comfy_table::{ContentArrangement, presets};
+use malote::planted;
 use serde::Serialize;
 use std::{
     env,
@@ -109,7 +110,7 @@ pub fn short(text: &str) -> String {
 pub fn plain(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        match unseen(c) {
+        match unseen(c) && !planted::is("cli-unescaped") {
             true => shown.extend(c.escape_default()),
             false => shown.push(c),
         }
@@ -133,11 +134,15 @@ pub fn age(seconds: f64) -> String {
     // a cast from a float saturates, and what is not a number is nought
     let whole = seconds.max(0.0) as u64;
     let (days, hours, minutes) = (whole / 86_400, whole / 3_600 % 24, whole / 60 % 60);
+    let two = |large: u64, of: &str, small: u64, than: &str| match small {
+        0 => format!("{large}{of}"),
+        small => format!("{large}{of} {small}{than}"),
+    };
     match (days, hours, minutes) {
         (0, 0, 0) => format!("{whole}s"),
-        (0, 0, _) => format!("{minutes}m {}s", whole % 60),
-        (0, ..) => format!("{hours}h {minutes}m"),
-        _ => format!("{days}d {hours}h"),
+        (0, 0, _) => two(minutes, "m", whole % 60, "s"),
+        (0, ..) => two(hours, "h", minutes, "m"),
+        _ => two(days, "d", hours, "h"),
     }
 }
 
@@ -156,7 +161,7 @@ pub fn json(document: &impl Serialize) -> Result<(), Unusable> {
 fn escaped(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
-        match c != '\n' && unseen(c) {
+        match c != '\n' && unseen(c) && !planted::is("cli-unescaped") {
             true => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
                 let _ = write!(text, "\\u{unit:04x}");
             }),
@@ -185,6 +190,9 @@ pub fn say(text: &str) {
 
 /// Takes who logs in, and as what, out of every URL in a text.
 pub fn redacted(text: &str) -> String {
+    if planted::is("cli-password-shown") {
+        return text.to_owned();
+    }
     let mut clean = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("://") {
@@ -194,6 +202,8 @@ pub fn redacted(text: &str) -> String {
         clean.push_str(before);
         let host = match url.rfind('@') {
             None => url,
+            // the words of a help text, and no secret
+            Some(at) if &url[..at] == "user:password" => url,
             Some(at) => {
                 clean.push('…');
                 &url[at..]
@@ -232,6 +242,7 @@ mod tests {
             ("at postgres://u:canary@h:1/d?x=y, and", "at postgres://…@h:1/d?x=y, and"),
             ("postgres://u:ca/na@ry@h postgres://h/d", "postgres://…@h postgres://h/d"),
             ("\"postgres://h/d?password=canary&a=b\"", "\"postgres://h/d?password=…\""),
+            ("postgres://user:password@host", "postgres://user:password@host"),
             ("://", "://"),
         ] {
             assert_eq!(redacted(text), shown);
@@ -240,9 +251,15 @@ mod tests {
 
     #[test]
     fn ages_have_two_units() {
-        for (seconds, shown) in
-            [(f64::NAN, "0s"), (-3.0, "0s"), (59.9, "59s"), (61.0, "1m 1s"), (7_260.0, "2h 1m"), (200_000.0, "2d 7h")]
-        {
+        for (seconds, shown) in [
+            (f64::NAN, "0s"),
+            (-3.0, "0s"),
+            (59.9, "59s"),
+            (61.0, "1m 1s"),
+            (7_260.0, "2h 1m"),
+            (200_000.0, "2d 7h"),
+            (86_400.0, "1d"),
+        ] {
             assert_eq!(age(seconds), shown);
         }
         assert_eq!([count(0, "row"), count(1, "row")], ["0 rows", "1 row"]);

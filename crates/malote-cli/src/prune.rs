@@ -8,7 +8,10 @@ use crate::{
     when,
 };
 use clap::ValueEnum;
-use malote::inspect::{Act, Acted, Filter};
+use malote::{
+    inspect::{Act, Acted, Filter},
+    planted,
+};
 use malote_core::Prune;
 use std::time::Duration;
 
@@ -56,7 +59,7 @@ pub async fn run(args: &Args) -> Result<End, Unusable> {
         What::Dead => Prune::Dead(args.older_than),
         What::Audit => Prune::Audit(args.older_than),
     };
-    if matches!(what, Prune::Inbox(keep) if keep < INBOX) && !args.although_short {
+    if matches!(what, Prune::Inbox(keep) if keep < INBOX) && !args.although_short && !planted::is("cli-short-inbox") {
         let why = "the inbox tells a repeat from a first, and Kafka's topics keep records for a week unless told \
                    otherwise: what comes back after its inbox row is gone takes effect twice. Say 8d or more; or, if no \
                    message of this service can come back after so long, say so by --although-short";
