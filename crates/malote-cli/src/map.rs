@@ -3,14 +3,16 @@
 //! Services declare their part by their handlers, each in a repository of its own perhaps, and leave
 //! it as a document. Only together do they show whether an event is emitted that nobody consumes.
 
-use crate::{Unusable, settings};
+use crate::{
+    End, Unusable,
+    out::{print, say},
+    settings,
+};
 use clap::ValueEnum;
 use malote::topology::Flow;
 use std::{
     fs,
-    io::{self, Write as _},
     path::{Path, PathBuf},
-    process::ExitCode,
 };
 
 /// Print who consumes and emits what, and check that it fits together
@@ -40,27 +42,33 @@ enum Form {
     Json,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode, Unusable> {
+/// Runs the command.
+pub fn run(args: &Args) -> Result<End, Unusable> {
     let files = if args.files.is_empty() { settings::flows()? } else { args.files.clone() };
+    if files.is_empty() {
+        let why = "it is not in this folder or above it, or names no document; write `flows = [\"flow.json\"]` into it, \
+                   or name flow documents";
+        return Err(Unusable::new(settings::FILE, why));
+    }
     let mut flow = Flow::default();
     for file in &files {
         flow.services.extend(read(file)?.services);
     }
-    write_out(&drawn(&flow, args.format)?)?;
+    print(&drawn(&flow, args.format)?)?;
     let faults = flow.check();
     for fault in &faults {
-        eprintln!("malote: {fault}");
+        say(&format!("malote: {fault}"));
     }
-    Ok(if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if faults.is_empty() { End::Fine } else { End::Wrong })
 }
 
-/// A reader that has left has seen enough; anything else that keeps the output from being written counts.
-fn write_out(text: &str) -> Result<(), Unusable> {
-    let mut out = io::stdout();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Unusable::new("standard output", error)),
-        _ => Ok(()),
+/// The names of the services in flow documents.
+pub fn names(files: &[PathBuf]) -> Result<Vec<String>, Unusable> {
+    let mut names = Vec::new();
+    for file in files {
+        names.extend(read(file)?.services.into_iter().map(|service| service.name));
     }
+    Ok(names)
 }
 
 fn read(file: &Path) -> Result<Flow, Unusable> {

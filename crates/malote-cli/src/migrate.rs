@@ -3,39 +3,41 @@
 //! For those who do not let services change their schema. Running it twice, or by several at once,
 //! does no harm; services that find their tables up to date change nothing.
 
-use crate::Unusable;
-use malote::{chain, postgres::Postgres, sqlite::Sqlite};
-use std::process::ExitCode;
+use crate::{
+    End, Unusable,
+    out::{json, plain, print},
+    place::Place,
+};
+use malote::chain;
+use serde_json::json;
 
 /// Create malote's tables in a service's database, or bring them up to date
 #[derive(clap::Args)]
 pub struct Args {
-    /// The database: a path, sqlite:PATH, or postgres://user:password@host:port/database
-    #[arg(long, value_name = "URL", env = "MALOTE_STORE", hide_env_values = true)]
-    store: String,
+    /// For scripts: an array of objects with `service` and `migrated`
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode, Unusable> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Unusable::new("starting", error))?;
-    // the URL may hold a password: it is not repeated in what is said
-    runtime.block_on(migrate(&args.store)).map_err(|error| Unusable::new("--store", error))?;
-    println!("malote's tables are up to date");
-    Ok(ExitCode::SUCCESS)
-}
-
-async fn migrate(store: &str) -> Result<(), String> {
-    match store.split_once("://").map(|(scheme, _)| scheme) {
-        Some("postgres" | "postgresql") => {
-            let store = Postgres::connect(store).await.map_err(|error| chain(&error))?;
-            store.migrate().await.map_err(|error| chain(&error))
+/// Runs the command.
+pub async fn run(args: &Args) -> Result<End, Unusable> {
+    let services = args.place.services().await?;
+    let mut done = Vec::new();
+    for (name, url) in services {
+        let failed = |error| Unusable::new(&name, chain(&error));
+        let store = url.open_or_make().await.map_err(failed)?;
+        let migrated = store.migrate().await;
+        store.close().await;
+        migrated.map_err(failed)?;
+        if !args.json {
+            print(&format!("{}: malote's tables are up to date\n", plain(&name)))?;
         }
-        Some("sqlite") | None => {
-            let store = Sqlite::open(store).await.map_err(|error| chain(&error))?;
-            let migrated = store.migrate().await.map(drop).map_err(|error| chain(&error));
-            store.close().await;
-            migrated
-        }
-        Some(scheme) => Err(format!("a path, sqlite:PATH or postgres://… is expected; {scheme:?} is none of these")),
+        done.push(json!({"service": name, "migrated": true}));
     }
+    if args.json {
+        json(&done)?;
+    }
+    Ok(End::Fine)
 }

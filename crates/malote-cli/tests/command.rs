@@ -1,39 +1,9 @@
 //! The command as people and scripts call it: what it prints, and how it ends.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::{Command, Output},
-};
-use tempfile::TempDir;
+mod common;
 
-/// The repository's root.
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-fn malote(folder: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_malote"));
-    command.args(arguments).current_dir(folder).env_remove("MALOTE_STORE").output().expect("starts")
-}
-
-fn ended(output: &Output, code: i32) -> (String, String) {
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(code), "{out}\n{err}");
-    (out, err)
-}
-
-/// A folder with these files.
-fn folder(files: &[(&str, &str)]) -> TempDir {
-    let folder = tempfile::tempdir().expect("a folder");
-    for (name, text) in files {
-        let path = folder.path().join(name);
-        fs::create_dir_all(path.parent().expect("in the folder")).expect("made");
-        fs::write(path, text).expect("written");
-    }
-    folder
-}
+use common::{command, ended, folder, malote, root};
+use std::fs;
 
 const SENDER: &str = r#"{"services": [{"name": "a", "emits": [{"type": "x.v1", "topic": "x.v1"}]}]}"#;
 const RECEIVER: &str = r#"{"services": [{"name": "b", "routes": [
@@ -121,10 +91,7 @@ fn migrate_makes_the_tables_of_a_database() {
     let Some(url) = malote_testkit::servers::fresh_database("cli") else { return };
     let files = folder(&[]);
     let both: Vec<_> = (0..2)
-        .map(|_| {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_malote"));
-            command.args(["migrate"]).env("MALOTE_STORE", &url).current_dir(files.path()).spawn().expect("starts")
-        })
+        .map(|_| command(files.path()).arg("migrate").env("MALOTE_STORE", &url).spawn().expect("starts"))
         .collect();
     for mut one in both {
         assert!(one.wait().expect("ends").success());

@@ -42,6 +42,9 @@ pub trait Inspect: Send + Sync + 'static {
     fn replay<'a>(&'a self, act: &'a Act, filter: &'a Filter, how: Replay) -> Asked<'a, Acted>;
     /// Removes what is kept of a key in dead letters and parked messages: payload, headers, key, errors.
     fn erase<'a>(&'a self, act: &'a Act, key: &'a str, dry: bool) -> Asked<'a, Acted>;
+    /// Writes down, in a transaction of its own, what is not one act of this port: a clean-up by hand, which is many
+    /// transactions. `name` is the act's, such as `prune`; `target` and `outcome` are words.
+    fn note<'a>(&'a self, act: &'a Act, name: &'a str, target: &'a str, outcome: &'a str) -> Asked<'a, ()>;
 }
 
 /// Who acts, and why. Both are written down.
@@ -227,6 +230,7 @@ pub struct OutboxRow {
     /// The event.
     pub id: String,
     /// The event's type.
+    #[serde(rename = "type")]
     pub kind: String,
     /// Where it goes.
     pub topic: String,
@@ -251,6 +255,7 @@ pub struct ParkedRow {
     /// Envelope id, or place.
     pub what: String,
     /// Event type, where it could be read.
+    #[serde(rename = "type")]
     pub kind: Option<String>,
     /// Attempts so far; 0 for one that waits behind another.
     pub attempts: u32,
@@ -291,6 +296,7 @@ pub struct DeadRow {
     /// Envelope id, or place.
     pub what: String,
     /// Event type, where it could be read.
+    #[serde(rename = "type")]
     pub kind: Option<String>,
     /// Topic.
     pub topic: String,
@@ -330,6 +336,7 @@ pub struct ScheduledRow {
     /// The envelope.
     pub id: String,
     /// Event type.
+    #[serde(rename = "type")]
     pub kind: String,
     /// Topic.
     pub topic: String,

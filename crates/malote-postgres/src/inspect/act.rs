@@ -96,6 +96,18 @@ impl Inner {
         query.bind(text(&act.reason)).bind(text(outcome)).execute(connection).await.map(drop)
     }
 
+    pub(super) async fn note_alone(
+        &self,
+        act: &Act,
+        name: &str,
+        target: &str,
+        outcome: &str,
+    ) -> Result<(), sqlx::Error> {
+        let mut tx = self.begin().await?;
+        self.note(&mut tx, act, name, target, outcome).await?;
+        tx.commit().await
+    }
+
     pub(super) async fn remove_dead(&self, connection: &mut PgConnection, id: i64) -> Result<(), sqlx::Error> {
         self.sql.remove_dead.query().bind(id).execute(connection).await.map(drop)
     }

@@ -67,6 +67,11 @@ impl Inspect for Postgres {
     fn erase<'a>(&'a self, act: &'a Act, key: &'a str, dry: bool) -> Asked<'a, Acted> {
         Box::pin(async move { self.told("erasing a key", self.inner.erase(act, key, dry).await) })
     }
+    fn note<'a>(&'a self, act: &'a Act, name: &'a str, target: &'a str, outcome: &'a str) -> Asked<'a, ()> {
+        Box::pin(
+            async move { self.told("writing an act down", self.inner.note_alone(act, name, target, outcome).await) },
+        )
+    }
 }
 
 impl Postgres {

@@ -23,6 +23,7 @@ mod lock;
 mod migrate;
 mod outbox;
 mod parking;
+mod probe;
 mod record;
 mod relay;
 mod settle;
@@ -177,6 +178,14 @@ impl Sqlite {
     /// Opens a file as [`Builder::default`] does. Call [`Sqlite::migrate`] before the first use.
     pub async fn open(url_or_path: &str) -> Result<Self, StoreError> {
         Builder::default().open(url_or_path).await
+    }
+
+    /// Whether a file is there and has malote's tables, in whichever version. Changes and makes nothing.
+    ///
+    /// # Errors
+    /// When there is no such file, or it cannot be read as a database.
+    pub async fn holds_tables(url_or_path: &str) -> Result<bool, StoreError> {
+        probe::holds_tables(url_or_path).await
     }
 
     /// Opens a file with other settings.

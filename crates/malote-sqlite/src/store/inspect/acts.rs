@@ -46,16 +46,28 @@ pub(super) async fn end(
     if dry {
         return tx.rollback(&doing).await;
     }
-    query(include_str!("../../../sql/audit.sql"))
-        .bind(&act.actor)
-        .bind(name)
-        .bind(target)
-        .bind(&act.reason)
-        .bind(words(outcome))
-        .execute(&mut *tx)
-        .await
-        .map_err(failed(&doing))?;
+    write_down(&mut tx, act, name, target, &words(outcome)).await?;
     tx.commit(&doing, then).await
+}
+
+async fn write_down(
+    tx: &mut SqliteConnection,
+    act: &Act,
+    name: &str,
+    target: &str,
+    outcome: &str,
+) -> Result<(), StoreError> {
+    let audit = query(include_str!("../../../sql/audit.sql")).bind(&act.actor).bind(name).bind(target);
+    let written = audit.bind(&act.reason).bind(outcome).execute(tx).await;
+    written.map(drop).map_err(failed(format!("writing down: {name}")))
+}
+
+pub(super) async fn note(store: &Sqlite, act: &Act, name: &str, target: &str, outcome: &str) -> Result<(), StoreError> {
+    let doing = format!("writing down: {name}");
+    check(&doing, act)?;
+    let mut tx = store.lock().await?;
+    write_down(&mut tx, act, name, target, outcome).await?;
+    tx.commit(&doing, || ()).await
 }
 
 /// What came of an act, in words.

@@ -64,4 +64,7 @@ impl Inspect for Sqlite {
     fn erase<'a>(&'a self, act: &'a Act, key: &'a str, dry: bool) -> Asked<'a, Acted> {
         Box::pin(acts::erase(self, act, key, dry))
     }
+    fn note<'a>(&'a self, act: &'a Act, name: &'a str, target: &'a str, outcome: &'a str) -> Asked<'a, ()> {
+        Box::pin(acts::note(self, act, name, target, outcome))
+    }
 }

@@ -1,0 +1,141 @@
+//! `malote status`: how everything stands, one line for each service.
+
+use crate::{
+    End, Unusable,
+    out::{self, Cell, Of, age, bad, count, say},
+    place::Place,
+    store::Store,
+    when,
+};
+use malote::inspect::Status;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// A transaction that is open for longer is worth a line.
+const LONG_SECONDS: f64 = 60.0;
+/// So is a write-ahead log that is larger.
+const LARGE_WAL: u64 = 256 << 20;
+
+/// Show how everything stands: outbox, relay, parked messages, dead letters, schedule
+#[derive(clap::Args)]
+pub struct Args {
+    /// End with 1 when something is late: see --max-age and --max-dead
+    #[arg(long)]
+    check: bool,
+    /// How old the oldest unpublished row, and how late a scheduled envelope, may be
+    #[arg(long, value_name = "AGE", default_value = "60s", value_parser = when::age, requires = "check")]
+    max_age: Duration,
+    /// How many dead letters a service may have [any number]
+    #[arg(long, value_name = "N", requires = "check")]
+    max_dead: Option<u64>,
+    /// For scripts: an array of objects, one for each service
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Runs the command.
+pub async fn run(args: &Args) -> Result<End, Unusable> {
+    let looked = args.place.look(async |store: &Store| store.inspect().status().await).await?;
+    if args.json {
+        out::json(&looked.answers.iter().map(document).collect::<Result<Vec<_>, _>>()?)?;
+    } else {
+        out::print(&shown(&looked.answers))?;
+    }
+    let late: Vec<_> = looked.answers.iter().flat_map(|of| args.too_much(of)).collect();
+    late.iter().for_each(|late| say(&format!("malote: {late}")));
+    Ok(match (looked.failed.is_empty(), late.is_empty()) {
+        (false, _) => End::Unusable,
+        (true, false) => End::Wrong,
+        (true, true) => End::Fine,
+    })
+}
+
+impl Args {
+    /// What is more than it may be, in words; nothing without `--check`.
+    fn too_much(&self, Of { service, row: status }: &Of<Status>) -> Vec<String> {
+        if !self.check {
+            return Vec::new();
+        }
+        let most = self.max_age.as_secs_f64();
+        let late = |seconds: Option<f64>, what: &str| {
+            let seconds = seconds.filter(|seconds| *seconds > most)?;
+            Some(format!("{service}: {what} for {}, more than {}", age(seconds), age(most)))
+        };
+        let (known, dead) = (status.tables.1, dead(status));
+        [
+            late(status.outbox.oldest_seconds, "the oldest unpublished row waits"),
+            late(status.scheduled_late_seconds, "a scheduled envelope has been due"),
+            self.max_dead
+                .filter(|most| dead > *most)
+                .map(|most| format!("{service}: {}, more than {most}", count(dead, "dead letter"))),
+            (status.tables.0 < known).then(|| format!("{service}: its tables are out of date; run `malote migrate`")),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+fn dead(status: &Status) -> u64 {
+    status.relay_dead + status.consumers.iter().map(|consumer| consumer.dead).sum::<u64>()
+}
+
+fn shown(answers: &[Of<Status>]) -> String {
+    let head = ["service", "pending", "oldest", "relay", "parked", "keys", "held", "dead", "scheduled", "late"];
+    let table = out::table(&head, answers.iter().map(cells));
+    answers.iter().flat_map(notes).fold(table, |text, note| format!("{text}\n{note}\n"))
+}
+
+fn cells(Of { service, row: status }: &Of<Status>) -> Vec<Cell> {
+    let sum = |of: fn(&malote::inspect::ConsumerStatus) -> u64| status.consumers.iter().map(of).sum::<u64>();
+    let seconds = |seconds: Option<f64>| Cell::new(seconds.map_or_else(|| "-".into(), age));
+    // the janitor's leases lie beside the relay's
+    let relays = status.relays.iter().filter(|relay| !relay.name.starts_with("janitor "));
+    let led = relays.into_iter().any(|relay| relay.lease_seconds.is_some_and(|left| left > 0.0));
+    vec![
+        out::text(service),
+        Cell::new(status.outbox.pending),
+        seconds(status.outbox.oldest_seconds),
+        Cell::new(if led { "leads" } else { "nobody" }),
+        Cell::new(sum(|consumer| consumer.parked_messages)),
+        Cell::new(sum(|consumer| consumer.parked_keys)),
+        bad(sum(|consumer| consumer.held_keys)),
+        bad(dead(status)),
+        Cell::new(status.scheduled),
+        seconds(status.scheduled_late_seconds),
+    ]
+}
+
+/// What is out of the ordinary.
+fn notes(Of { service, row: status }: &Of<Status>) -> Vec<String> {
+    let service = out::plain(service);
+    let (has, knows) = status.tables;
+    let open = status.oldest_transaction.as_ref().filter(|open| open.seconds > LONG_SECONDS);
+    let open = open.map(|open| {
+        let who = out::plain(&open.who);
+        format!(
+            "{service}: a transaction has been open for {} ({who}); old rows cannot go meanwhile",
+            age(open.seconds)
+        )
+    });
+    let wal = status.wal_bytes.filter(|bytes| *bytes > LARGE_WAL);
+    let wal = wal.map(|bytes| format!("{service}: the write-ahead log has {} MiB; is a reader stuck?", bytes >> 20));
+    let old = (has < knows)
+        .then(|| format!("{service}: its tables are of version {has}; `malote migrate` brings them to {knows}"));
+    let new = (has > knows).then(|| format!("{service}: its tables are of version {has}; this malote knows {knows}"));
+    [open, wal, old, new].into_iter().flatten().collect()
+}
+
+/// The status with named parts where the port has pairs.
+fn document(of: &Of<Status>) -> Result<Value, Unusable> {
+    let mut value = serde_json::to_value(of).map_err(|error| Unusable::new("the output", error))?;
+    let (has, knows) = of.row.tables;
+    value["tables"] = json!({"version": has, "known": knows});
+    value["outbox"]["oldest"] = match &of.row.outbox.oldest {
+        Some((kind, key)) => json!({"type": kind, "key": key}),
+        None => Value::Null,
+    };
+    Ok(value)
+}
