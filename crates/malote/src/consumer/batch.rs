@@ -324,7 +324,9 @@ impl<S: FullStore> Consumer<S> {
 
     /// The outcome of a handler or an effect that takes no longer than it may.
     pub(super) async fn within<T>(&self, envelope: &Envelope, work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
-        let deadline = self.service.policy(Some(&envelope.kind)).deadline;
+        let ignored = malote_core::planted::is("deadline-ignored");
+        let deadline =
+            if ignored { Duration::from_secs(3600) } else { self.service.policy(Some(&envelope.kind)).deadline };
         match tokio::time::timeout(deadline, AssertUnwindSafe(work).catch_unwind()).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(panic)) => Err(Failure::retry(format!("it panicked: {}", said(&*panic)))),
