@@ -86,7 +86,7 @@ impl Inner {
         let mut session = self.session().await?;
         let look = self.sql.prune_inbox_look.with(&word);
         let look = look.query().bind(micros(keep)).fetch_one(&mut *session).await?;
-        let open = look.try_get::<bool, _>("open")? && !planted::is("drop-open-days");
+        let open = look.try_get::<bool, _>("open")? && !planted::is("prune-what-is-open");
         if open || look.try_get("young")? {
             let rows = self.prune_rows(&mut session, name, keep, most, cutoff).await?;
             session.done().await?;
@@ -95,7 +95,7 @@ impl Inner {
         let rows = self.sql.prune_inbox_count.with(&word).query().fetch_one(&mut *session).await?;
         let rows: i64 = rows.try_get("rows")?;
         session.done().await?;
-        let emptied = if planted::is("drop-open-days") {
+        let emptied = if planted::is("prune-what-is-open") {
             self.sql.empty_partition.with(&word)
         } else {
             self.sql.prune_inbox_day.with(&word)

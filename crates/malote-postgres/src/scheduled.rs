@@ -4,7 +4,7 @@ use crate::{
     Postgres, Problem, attributes,
     store::{Inner, micros},
 };
-use malote_core::{Envelope, Fired, StoreError, TimerStore, When};
+use malote_core::{Envelope, Fired, StoreError, TimerStore, When, planted};
 use sqlx::{PgConnection, Row};
 use std::time::Duration;
 use uuid::Uuid;
@@ -49,7 +49,7 @@ impl Inner {
         let mut session = self.session().await?;
         let next = self.next_scheduled(&mut session).await?;
         session.done().await?;
-        if most == 0 || next.is_none_or(|next| !next.is_zero()) {
+        if most == 0 || next.is_none_or(|next| !next.is_zero() && !planted::is("fire-early")) {
             return Ok(Fired { moved: 0, next });
         }
         let mut tx = self.begin().await?;

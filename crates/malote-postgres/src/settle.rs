@@ -79,7 +79,7 @@ impl Inner {
             return Ok(settled);
         }
         let lane = |query| bind_lane(query, head);
-        if !planted::is("lane-not-locked") {
+        if !planted::is("lane-goes-with-head") {
             lane(self.sql.settle_lock.query()).execute(&mut **tx).await?;
             if let Looked::Head(settled) = self.look(tx, head).await? {
                 return Ok(settled);

@@ -83,4 +83,10 @@ async fn ac_046_a_violation_is_no_duplicate() {
         assert_eq!(store.admit(&mut tx, "ledger", &[event]).await.unwrap(), [true], "{statement} counts as handled");
         tx.rollback().await.unwrap();
     }
+    // nor is a violation of a rule that somebody has added to the inbox
+    store.pool().execute("CREATE UNIQUE INDEX one_a_day ON malote.inbox (consumer, day)").await.unwrap();
+    let mut tx = store.begin(sealer()).await.unwrap();
+    assert_eq!(store.admit(&mut tx, "ledger", &[event()]).await.unwrap(), [true]);
+    let refused = store.admit(&mut tx, "ledger", &[event()]).await.unwrap_err();
+    assert_eq!(refused.class, Class::Transient, "{refused:?}");
 }

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Relay, changed, migrated, sealer, until};
 use malote_core::{
-    Read, Store,
+    Admission, KeptStore, Lane, ParkingStore, Prune, RawRecord, Read, Store, ToPark,
     relay::{Cursor, Ranges, Window},
 };
 use malote_postgres::{Postgres, Tx};
@@ -183,11 +183,102 @@ async fn a_late_day_partition_admits_nothing_twice() {
         .find(|name| name.ends_with(&day.format("%Y%m%d").to_string()))
         .unwrap();
     store.pool().execute(sqlx::AssertSqlSafe(format!("DROP TABLE {today}"))).await.unwrap();
-    let event = malote_core::Admission { event_id: uuid::Uuid::now_v7(), day };
+    let event = Admission { event_id: uuid::Uuid::now_v7(), day };
     for expected in [true, false] {
         let mut tx = store.begin(sealer()).await.unwrap();
         assert_eq!(store.admit(&mut tx, "ledger", &[event]).await.unwrap(), [expected]);
         tx.commit().await.unwrap();
         store.upkeep(&Cursor::default()).await.unwrap();
     }
+}
+
+/// Published rows stay for a replay until they are old enough, and leave then.
+#[tokio::test]
+async fn published_rows_are_kept_for_a_time() {
+    let Some(url) = servers::fresh_database("store") else { return };
+    let day = Duration::from_secs(24 * 3600);
+    let store = migrated(Postgres::builder(url).partition_rows(10).keep_outbox(day)).await;
+    common::stop_clock(&store).await;
+    publish(&store, 45).await.commit().await.unwrap();
+    let cursor = Cursor { high: 45, gaps: Ranges::new() };
+    common::pass(&store, day - Duration::from_secs(1)).await;
+    for _ in 0..2 {
+        store.upkeep(&cursor).await.unwrap();
+    }
+    assert_eq!(count(&store, "malote.outbox").await, 45, "in partitions and in DEFAULT");
+    publish(&store, 5).await.commit().await.unwrap();
+    common::pass(&store, Duration::from_secs(2)).await;
+    let cursor = Cursor { high: 50, gaps: Ranges::new() };
+    let did = format!("{} {}", store.upkeep(&cursor).await.unwrap(), store.upkeep(&cursor).await.unwrap());
+    assert!(did.contains("emptied outbox_1") && did.contains("dropped outbox_1"), "{did}");
+    assert_eq!(count(&store, "malote.outbox").await, 5, "the young ones");
+}
+
+/// A day of which all is done goes as a partition, under load; one of which something waits loses the rest.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn old_days_of_the_inbox_go() {
+    let Some(store) = small(1_000).await else { return };
+    common::stop_clock(&store).await;
+    let day = |table: &str| {
+        let table = table.to_owned();
+        let store = store.clone();
+        async move { names(&store, "malote.inbox").await.contains(&format!("malote.inbox_{table}")) }
+    };
+    let today: chrono::NaiveDate =
+        sqlx::query_scalar("SELECT (malote.clock() AT TIME ZONE 'UTC')::date").fetch_one(store.pool()).await.unwrap();
+    let tomorrow = today.succ_opt().unwrap();
+    let event = |day| Admission { event_id: uuid::Uuid::now_v7(), day };
+    let events: Vec<Admission> = (0..40).map(|n| event(if n % 2 == 0 { today } else { tomorrow })).collect();
+    let parked = event(tomorrow);
+    let mut tx = store.begin(sealer()).await.unwrap();
+    store.admit(&mut tx, "ledger", &[events.clone(), vec![parked]].concat()).await.unwrap();
+    let letter = ToPark {
+        lane: Lane { topic: "things".into(), key: "k".into() },
+        what: "1".into(),
+        admission: Some(parked),
+        kind: None,
+        record: RawRecord::default(),
+        setback: None,
+    };
+    store.park(&mut tx, "ledger", &[letter]).await.unwrap();
+    tx.commit().await.unwrap();
+
+    let keep = Duration::from_secs(7 * 24 * 3600);
+    let prune = async |most: u32| store.prune(Prune::Inbox(keep), most, false).await.unwrap();
+    let dry = async || store.prune(Prune::Inbox(keep), u32::MAX, true).await.unwrap().rows;
+    common::pass(&store, keep).await;
+    assert_eq!((dry().await, prune(10).await.rows), (0, 0));
+    common::pass(&store, Duration::from_secs(3 * 24 * 3600)).await;
+    assert_eq!(dry().await, 40);
+    let (today, tomorrow) = (today.format("%Y%m%d").to_string(), tomorrow.format("%Y%m%d").to_string());
+    assert!(day(&today).await && day(&tomorrow).await);
+
+    // a steady load of other days beside it
+    let over = Arc::new(AtomicBool::new(false));
+    let load = tokio::spawn({
+        let (store, over) = (store.clone(), over.clone());
+        async move {
+            while !over.load(Ordering::SeqCst) {
+                let mut tx = store.begin(sealer()).await.unwrap();
+                let day = chrono::NaiveDate::from_ymd_opt(2999, 1, 1).unwrap();
+                let event = Admission { event_id: uuid::Uuid::now_v7(), day };
+                assert_eq!(store.admit(&mut tx, "other", &[event]).await.unwrap(), [true]);
+                tx.commit().await.unwrap();
+            }
+        }
+    });
+    until("both days are pruned", async || {
+        prune(10).await;
+        dry().await == 0
+    })
+    .await;
+    until("the day that is done is dropped", async || {
+        prune(10).await;
+        !day(&today).await
+    })
+    .await;
+    over.store(true, Ordering::SeqCst);
+    load.await.unwrap();
+    assert_eq!(count(&store, &format!("malote.inbox_{tomorrow}")).await, 1, "what waits stays");
+    assert_eq!(store.seen("ledger", &[parked]).await.unwrap(), [true]);
 }

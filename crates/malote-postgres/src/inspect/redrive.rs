@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{Problem, lane, store::Inner};
 use malote_core::{
-    Setback, StoreError,
+    History, Setback, StoreError,
     inspect::{Act, Acted, Filter, Redrive, Refused},
     planted,
 };
@@ -128,13 +128,13 @@ impl Inner {
         let key = letter.key.clone().unwrap_or_else(|| lane::key(&own()).into_owned());
         let row = self.lock_lane(connection, consumer, &letter.topic, &key).await?;
         let newer = row.try_get::<i64, _>("passed")? - letter.passed_before;
-        if letter.key.is_some() && newer > 0 && !how.although_newer && !planted::is("redrive-stale") {
+        if letter.key.is_some() && newer > 0 && !how.although_newer && !planted::is("redrive-unchecked") {
             let why = format!(
                 "{newer} later messages of its key have been handled since: handling it now may put old state over new. Look at both; redrive it although there are newer ones, or discard it"
             );
             return Ok(refused(letter, &why, true));
         }
-        let mut history = letter.history.clone();
+        let mut history = if planted::is("redrive-forgets") { History::default() } else { letter.history.clone() };
         history.push(Setback::act(letter.now, "redriven", &format!("{}: {}", act.actor, act.reason)));
         let admission = letter.admission();
         let parked = self.sql.redrive.query().bind(letter.id).bind(consumer).bind(&key);
