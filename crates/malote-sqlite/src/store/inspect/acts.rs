@@ -14,6 +14,7 @@ use malote_core::{
 use serde_json::json;
 use sqlx::{SqliteConnection, query};
 use std::collections::BTreeSet;
+use uuid::Uuid;
 
 /// Rows of one step.
 pub(super) const STEP: u32 = 200;
@@ -88,7 +89,11 @@ pub(super) fn target(filter: &Filter) -> String {
     put("by", filter.by.clone());
     put("type", filter.kind.clone());
     put("topic", filter.topic.clone());
-    put("key", filter.key.clone());
+    // what people did is kept longer than what they erased
+    put(
+        "key with the hash",
+        filter.key.as_ref().map(|key| Uuid::new_v5(&Uuid::NAMESPACE_OID, key.as_bytes()).to_string()),
+    );
     put("class", filter.class.clone());
     put("event", filter.event.clone());
     put("since", filter.since.map(|at| at.to_rfc3339()));
@@ -136,7 +141,7 @@ pub(super) async fn retry_now(store: &Sqlite, act: &Act, filter: &Filter, dry: b
             .await
             .map_err(failed(doing))?;
         let step = Acted { done: done.rows_affected(), refused: Vec::new() };
-        end(tx, act, "retry now", &target(filter), &step, dry, || ()).await?;
+        end(tx, act, "retry", &target(filter), &step, dry, || ()).await?;
         all.done += step.done;
     }
     Ok(all)
