@@ -91,7 +91,13 @@ async fn a_key_that_fails_waits_in_order_and_the_others_go_on<S: TestStore>() {
     bench.fail([0]);
     let policy = Policy { attempts: 1000, ..quick() };
     let Some((a, b, running, _)) = at_work::<S>(policy, &bench).await else { return };
-    ask(&a, (0..40).map(|n| ping(if n % 4 == 0 { "bad" } else { ["x", "y", "z"][n as usize % 4 - 1] }, n))).await;
+    let some = |numbers: std::ops::Range<i64>| {
+        numbers.map(|n| ping(if n % 4 == 0 { "bad" } else { ["x", "y", "z"][n as usize % 4 - 1] }, n))
+    };
+    // some in the batch of the failure, some in a later one
+    ask(&a, some(0..20)).await;
+    b.until_count("select count(*) from malote.parked", 5).await;
+    ask(&a, some(20..40)).await;
     bench.done.until(|all| all.len() == 30).await;
     assert!(bench.done.all().iter().all(|pong| pong.key != "bad"), "nothing of the failing key is done yet");
     assert_eq!(b.count("select count(*) from malote.parked").await, 10);
