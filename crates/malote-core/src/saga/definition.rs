@@ -1,12 +1,10 @@
 //! A saga's definition: its steps, in order.
 
 use super::step::{Step, StepDef};
-use super::{Command, Instance, Status};
+use super::{Command, Direction, Instance, LegId, Status};
 use crate::retry::Policy;
 use std::fmt;
 use uuid::Uuid;
-
-use super::Direction;
 
 /// The definition of a saga over a state `S`: what is asked of whom, in which order, and what undoes it.
 ///
@@ -107,6 +105,12 @@ impl<S> Saga<S> {
     /// Its version.
     pub fn version(&self) -> u32 {
         self.version
+    }
+
+    /// What a state calls for of a step when it is reached: the step or its parts; nothing where it would
+    /// be left out, or is not a step.
+    pub fn called_for(&self, step: &str, state: &S) -> Vec<LegId> {
+        self.find(step).map_or_else(Vec::new, |(_, step)| step.called_for(state))
     }
 
     /// Every step with its place in the order.

@@ -12,8 +12,6 @@
 //! ```
 
 use super::{Asking, Direction, Leg, LegId, Status, StepState, What, turn::Turn};
-use std::collections::BTreeSet;
-
 impl<S> Turn<'_, S> {
     /// Goes on as far as it goes without another input.
     pub fn proceed(&mut self) {
@@ -62,22 +60,15 @@ impl<S> Turn<'_, S> {
         let saga = self.saga;
         let first = self.it.legs.len();
         for step in &saga.stages[stage] {
-            let wanted = step.when.as_ref().is_none_or(|holds| holds(&self.it.state))
-                || crate::planted::is("saga-branch-not-left-out");
-            let parts: Vec<Option<String>> = match (&step.parts, wanted) {
-                (_, false) => vec![],
-                (None, true) => vec![None],
-                (Some(parts), true) => {
-                    let mut seen = BTreeSet::new();
-                    let each = parts(&self.it.state).into_iter().filter(|part| seen.insert(part.clone()));
-                    each.map(Some).collect()
-                }
+            let called = match crate::planted::is("saga-branch-not-left-out") && step.parts.is_none() {
+                true => vec![LegId::of(&step.name)],
+                false => step.called_for(&self.it.state),
             };
-            if parts.is_empty() {
+            if called.is_empty() {
                 self.reach(LegId::of(&step.name), StepState::LeftOut);
             }
-            for part in parts {
-                self.reach(LegId { step: step.name.clone(), part }, StepState::Asked);
+            for leg in called {
+                self.reach(leg, StepState::Asked);
             }
         }
         for at in first..self.it.legs.len() {

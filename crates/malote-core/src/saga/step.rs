@@ -1,11 +1,11 @@
 //! How a step is written down.
 
 use super::{
-    Command,
+    Command, LegId,
     exchange::{Exchange, Patience, Typed},
 };
 use crate::retry::Policy;
-use std::{marker::PhantomData, time::Duration};
+use std::{collections::BTreeSet, marker::PhantomData, time::Duration};
 
 type Condition<S> = Box<dyn Fn(&S) -> bool + Send + Sync>;
 type Parts<S> = Box<dyn Fn(&S) -> Vec<String> + Send + Sync>;
@@ -247,6 +247,20 @@ impl<S: 'static, C: Command> Compensation<S, C, PerPart> {
 }
 
 impl<S> StepDef<S> {
+    /// What the state calls for: the step, its parts, or nothing.
+    pub fn called_for(&self, state: &S) -> Vec<LegId> {
+        let leg = |part| LegId { step: self.name.clone(), part };
+        match (&self.when, &self.parts) {
+            (Some(holds), _) if !holds(state) => vec![],
+            (_, None) => vec![leg(None)],
+            (_, Some(parts)) => {
+                let mut seen = BTreeSet::new();
+                let once = parts(state).into_iter().filter(|part| seen.insert(part.clone()));
+                once.map(|part| leg(Some(part))).collect()
+            }
+        }
+    }
+
     /// Whether it can be undone without a person's asking.
     pub fn undoes_itself(&self) -> bool {
         self.undos.iter().any(|undo| !undo.on_request)
