@@ -1,64 +1,81 @@
 //! The history is a path: intents come before outcomes, each operation has one answer, nothing is missing.
 
-use super::world::{Kept, World};
-use malote_core::saga::{Answered, Entry, OperationId, What};
-use std::collections::BTreeSet;
+use malote_core::saga::{Answered, Direction, Entry, LegId, OperationId, Send, What};
+use std::collections::{BTreeMap, BTreeSet};
+use uuid::Uuid;
 
-pub(super) fn check<S: Kept>(world: &World<'_, S>) -> Result<(), String> {
-    let broken = |law: &str, entry: &Entry| Err(format!("law broken: {law}: entry {}", entry.n));
-    let mut asked = BTreeSet::new();
-    let mut answered = BTreeSet::new();
-    let mut sent = 0;
-    for (at, entry) in world.log.iter().enumerate() {
-        if entry.n != at as u64 + 1 {
-            return broken("entries are numbered without gaps", entry);
-        }
-        let operation = entry.operation(world.instance.id);
-        match (entry.what, operation) {
-            (What::Asked, Some(operation)) => {
-                if world.sends.get(sent).map(|send| &send.address.operation) != Some(&operation) {
-                    return broken("every intent in the history is sent, and nothing else is", entry);
-                }
-                sent += 1;
-                asked.insert(operation);
-            }
-            (What::Done | What::Refused | What::Silent | What::Unreadable, Some(operation)) => {
-                if !asked.contains(&operation) {
-                    return broken("an outcome follows its intent", entry);
-                }
-                let definite = matches!(entry.what, What::Done | What::Refused);
-                if definite && !answered.insert(operation) {
-                    return broken("an operation is answered once", entry);
-                }
-            }
-            _ => {}
-        }
-    }
-    match sent == world.sends.len() {
-        true => Ok(()),
-        false => Err("law broken: every intent in the history is sent, and nothing else is".into()),
-    }
+/// What the entries so far say.
+#[derive(Default)]
+pub(super) struct History {
+    entries: u64,
+    asked: BTreeSet<OperationId>,
+    answered: BTreeMap<OperationId, Answered>,
+    /// Legs whose last definite answer, before anything was asked to undo them, was a refusal.
+    refused: BTreeSet<LegId>,
 }
 
-/// The definite answer to an operation, as the history has it.
-pub(super) fn definite<S: Kept>(world: &World<'_, S>, operation: &OperationId) -> Option<Answered> {
-    world.log.iter().rev().find_map(|entry| {
+impl History {
+    /// Reads further entries of an instance, with the sends that belong to them.
+    pub fn read(&mut self, saga: Uuid, entries: &[Entry], sends: &[Send]) -> Result<(), String> {
+        let mut sends = sends.iter();
+        for entry in entries {
+            self.entries += 1;
+            if entry.n != self.entries {
+                return broken("entries are numbered without gaps", entry);
+            }
+            let Some(operation) = entry.operation(saga) else { continue };
+            match entry.what {
+                What::Asked if sends.next().map(|send| &send.address.operation) != Some(&operation) => {
+                    return broken("every intent in the history is sent", entry);
+                }
+                What::Asked => drop(self.asked.insert(operation)),
+                What::Done | What::Refused | What::Silent | What::Unreadable => self.outcome(entry, operation)?,
+                _ => {}
+            }
+        }
+        match sends.next() {
+            None => Ok(()),
+            Some(send) => Err(format!("law broken: what is sent is in the history: {}", send.address.operation)),
+        }
+    }
+
+    fn outcome(&mut self, entry: &Entry, operation: OperationId) -> Result<(), String> {
+        if !self.asked.contains(&operation) {
+            return broken("an outcome follows its intent", entry);
+        }
         let answer = match entry.what {
             What::Done => Answered::Done,
             What::Refused => Answered::Refused,
-            _ => return None,
+            _ => return Ok(()),
         };
-        (entry.operation(world.instance.id).as_ref() == Some(operation)).then_some(answer)
-    })
+        if operation.direction == Direction::Do && !self.undo_asked(&operation.leg) {
+            match answer {
+                Answered::Refused => drop(self.refused.insert(operation.leg.clone())),
+                Answered::Done => drop(self.refused.remove(&operation.leg)),
+            }
+        }
+        match self.answered.insert(operation, answer) {
+            None => Ok(()),
+            Some(_) => broken("an operation is answered once", entry),
+        }
+    }
+
+    fn undo_asked(&self, leg: &LegId) -> bool {
+        self.asked.iter().any(|operation| operation.direction == Direction::Undo && operation.leg == *leg)
+    }
+
+    /// The definite answer to an operation.
+    pub fn definite(&self, operation: &OperationId) -> Option<Answered> {
+        self.answered.get(operation).copied()
+    }
+
+    /// Whether there was definitely nothing to undo when the undoing of a leg was asked; a refusal that
+    /// comes later is too late for that, and does no harm.
+    pub fn was_refused(&self, operation: &OperationId) -> bool {
+        self.definite(operation) == Some(Answered::Refused) && self.refused.contains(&operation.leg)
+    }
 }
 
-/// Whether a refusal came before the first attempt to undo: what comes later is undone for nothing, and
-/// that is harmless.
-pub(super) fn refused_before_undo<S: Kept>(world: &World<'_, S>, operation: &OperationId) -> bool {
-    let of_leg = |entry: &&Entry| entry.leg.as_ref() == Some(&operation.leg);
-    let first = world.log.iter().filter(of_leg).find(|entry| {
-        entry.what == What::Refused && entry.direction == Some(malote_core::saga::Direction::Do)
-            || entry.what == What::Asked && entry.direction == Some(malote_core::saga::Direction::Undo)
-    });
-    first.is_some_and(|entry| entry.what == What::Refused)
+fn broken(law: &str, entry: &Entry) -> Result<(), String> {
+    Err(format!("law broken: {law}: entry {}", entry.n))
 }

@@ -9,7 +9,7 @@ use malote_core::Message;
 use malote_core::saga::{Deed, Input, OperationId, Saga, Status};
 use uuid::Uuid;
 
-const STORIES: u64 = 1_000;
+const STORIES: u64 = 500;
 const EVENTS: usize = 25;
 
 /// Plays random stories, each by its own seed, to an end where nobody is silent any more.

@@ -1,9 +1,6 @@
 //! What holds after every single input, whatever it was.
 
-use super::{
-    history,
-    world::{Kept, World},
-};
+use super::world::{Kept, World};
 use malote_core::saga::{
     Answered, Decision, Direction, Idle, Leg, LegId, Send, Status, StepKind, StepOutline, StepState, Verdict,
 };
@@ -23,7 +20,7 @@ pub(super) fn after<S: Kept>(world: &World<'_, S>, known: usize, decision: &Deci
             Direction::Undo => undone_in_order(world, send)?,
         }
     }
-    history::check(world)
+    Ok(())
 }
 
 fn broken(law: &str, what: impl std::fmt::Display) -> Law {
@@ -104,7 +101,7 @@ fn asked_anew_only_after_a_definite_answer<S: Kept>(world: &World<'_, S>, at: us
         other.address.operation.leg == operation.leg && other.address.operation.direction == operation.direction
     });
     let Some(last) = last.map(|last| &last.address.operation).filter(|last| *last != operation) else { return Ok(()) };
-    match last.attempt + 1 == operation.attempt && history::definite(world, last) == Some(Answered::Refused) {
+    match last.attempt + 1 == operation.attempt && world.history.definite(last) == Some(Answered::Refused) {
         true => Ok(()),
         false => broken("the attempt grows only after a definite answer", operation),
     }
@@ -127,7 +124,7 @@ fn undone_in_order<S: Kept>(world: &World<'_, S>, send: &Send) -> Law {
         .filter(|s| s.address.operation.direction == Direction::Do && s.address.operation.leg == *leg);
     let Some(last) = asked.next_back() else { return broken("nothing is undone that was not asked", leg) };
     let turned = &last.address.operation;
-    if history::definite(world, turned) == Some(Answered::Refused) && history::refused_before_undo(world, turned) {
+    if world.history.was_refused(turned) {
         return broken("nothing is undone that was refused", leg);
     }
     if !world.instance.on_request && passed_the_pivot(world) {

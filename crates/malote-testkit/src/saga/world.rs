@@ -1,6 +1,6 @@
 //! One instance, its timers on a virtual clock, and everything that was said so far.
 
-use super::watch;
+use super::{history::History, watch};
 use malote_core::Message;
 use malote_core::inspect::Act;
 use malote_core::saga::{Decision, Deed, Entry, Input, Instance, OperationId, Outline, Reply, Saga, Send, Timer};
@@ -16,6 +16,8 @@ pub(super) struct World<'s, S> {
     pub saga: &'s Saga<S>,
     pub outline: Outline,
     pub instance: Instance<S>,
+    /// The instance as a store would keep it.
+    kept: String,
     pub now: Duration,
     /// What is set, with the time at which it fires.
     pub timers: BTreeMap<String, Duration>,
@@ -24,6 +26,7 @@ pub(super) struct World<'s, S> {
     /// Everything that was ever sent.
     pub sends: Vec<Send>,
     pub log: Vec<Entry>,
+    pub history: History,
 }
 
 impl<'s, S: Kept> World<'s, S> {
@@ -36,22 +39,25 @@ impl<'s, S: Kept> World<'s, S> {
             saga,
             outline: saga.outline(),
             instance: saga.begin(Uuid::from_u128(0x5a6a), state),
+            kept: String::new(),
             now: Duration::ZERO,
             timers: BTreeMap::new(),
             timers_ever: Vec::new(),
             sends: Vec::new(),
             log: Vec::new(),
+            history: History::default(),
         }
     }
 
-    /// Gives the instance an input, as a coordinator would: read from a store and written back.
+    /// Gives the instance an input, as a coordinator would: written to a store afterwards, and read back.
     #[track_caller]
     pub fn feed(&mut self, input: Input) -> Decision {
-        let before = self.stored();
-        self.instance = serde_json::from_str(&before).expect("an instance is read as it was written");
-        let shown = format!("{input:?}");
+        let said = input.clone();
         let decision = self.saga.advance(&mut self.instance, input);
-        let unchanged = before == self.stored();
+        let kept = serde_json::to_string(&self.instance).expect("an instance can be written");
+        self.instance = serde_json::from_str(&kept).expect("an instance is read as it was written");
+        let unchanged = kept == self.kept;
+        self.kept = kept;
         for timer in &decision.timers {
             match timer {
                 Timer::Set { name, after } => {
@@ -64,8 +70,9 @@ impl<'s, S: Kept> World<'s, S> {
         let known = self.sends.len();
         self.sends.extend(decision.sends.iter().cloned());
         self.log.extend(decision.log.iter().cloned());
-        if let Err(broken) = watch::after(self, known, &decision, unchanged) {
-            panic!("{broken}\nafter {shown}\n{}", self.show());
+        let path = self.history.read(self.instance.id, &decision.log, &decision.sends);
+        if let Err(broken) = path.and_then(|()| watch::after(self, known, &decision, unchanged)) {
+            panic!("{broken}\nafter {said:?}\n{}", self.show());
         }
         decision
     }
@@ -89,10 +96,6 @@ impl<'s, S: Kept> World<'s, S> {
         self.timers.remove(&name);
         let decision = self.feed(Input::Deadline(name.clone()));
         Some((name, decision))
-    }
-
-    pub fn stored(&self) -> String {
-        serde_json::to_string(&self.instance).expect("an instance can be written")
     }
 
     pub fn state(&self) -> String {
