@@ -32,12 +32,19 @@ impl Answers {
         self
     }
 
-    pub(super) fn done(&self, send: &Send) -> Message {
+    /// The answer to a command that is done.
+    ///
+    /// # Panics
+    /// If nobody answers such commands.
+    pub fn done(&self, send: &Send) -> Message {
         (self.find(send).0)(&send.message)
     }
 
-    /// None where it cannot be refused.
-    pub(super) fn refused(&self, send: &Send) -> Option<Message> {
+    /// The answer to a command that is refused; none where it cannot be.
+    ///
+    /// # Panics
+    /// If nobody answers such commands.
+    pub fn refused(&self, send: &Send) -> Option<Message> {
         self.find(send).1.as_ref().map(|say| say(&send.message))
     }
 

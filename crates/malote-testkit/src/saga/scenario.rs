@@ -109,6 +109,16 @@ impl<S: Kept> Scenario<'_, S> {
         due
     }
 
+    /// Time passes until the next timer comes due, and it fires.
+    #[track_caller]
+    pub fn when_the_next_timer_fires(&mut self) -> &mut Self {
+        match self.world.fire_next() {
+            Some((_, decision)) => self.note(decision),
+            None => self.wrong("no timer is set"),
+        }
+        self
+    }
+
     /// A command of type `C` was sent, of those not looked at yet.
     #[track_caller]
     pub fn then_asks<C: Command>(&mut self) -> &mut Self {
