@@ -78,6 +78,20 @@ impl<T: Events> Events for Vec<T> {
     }
 }
 
+/// One of two, such as the answer to a command.
+impl<A: Events, B: Events> Events for Result<A, B> {
+    fn types(into: &mut Vec<EventType>) {
+        A::types(into);
+        B::types(into);
+    }
+    fn write(self, into: &mut Vec<Message>) -> Result<(), Unfit> {
+        match self {
+            Ok(one) => one.write(into),
+            Err(other) => other.write(into),
+        }
+    }
+}
+
 impl<A: Events, B: Events> Events for (A, B) {
     fn types(into: &mut Vec<EventType>) {
         A::types(into);

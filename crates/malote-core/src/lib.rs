@@ -23,6 +23,7 @@ pub mod partition;
 pub mod planted;
 pub mod relay;
 pub mod retry;
+pub mod saga;
 mod store;
 pub mod topology;
 mod transport;

@@ -50,6 +50,8 @@ pub enum Reaction {
     Handler,
     /// By a call to the outside.
     Effect,
+    /// By advancing a saga.
+    Saga,
 }
 
 /// Something about a flow that cannot be meant.

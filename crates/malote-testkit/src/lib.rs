@@ -4,5 +4,6 @@ pub mod child;
 pub mod conformance;
 pub mod faults;
 pub mod proxy;
+pub mod saga;
 pub mod servers;
 pub mod soak;

@@ -1,0 +1,85 @@
+//! What can happen to a saga.
+
+use super::OperationId;
+use crate::inspect::Act;
+use bytes::Bytes;
+use uuid::Uuid;
+
+/// Something that has happened, for [`advance`](super::Saga::advance).
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// It is to begin. For one that has begun already this is a second start, and nothing.
+    Started,
+    /// An answer has come.
+    Reply(Reply),
+    /// The timer of this name has fired.
+    Deadline(String),
+    /// A command will never be carried out: it is a dead letter, or the broker refused it for good.
+    GivenUp {
+        /// Which.
+        operation: OperationId,
+        /// Why.
+        reason: String,
+    },
+    /// A person acts.
+    Act(Act, Deed),
+}
+
+/// The answer to an operation.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// What it answers, from its [`Address`](super::Address).
+    pub operation: OperationId,
+    /// Its type.
+    pub kind: String,
+    /// Its payload.
+    pub payload: Bytes,
+    /// Its envelope, for the log.
+    pub envelope: Option<Uuid>,
+}
+
+/// What a person may do to a saga. A step is named as in [`LegId`](super::LegId): `reserve stock`, or
+/// `reserve stock#porto`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// Ask again, now, for one step or for everything that waits or stands still; counted from anew.
+    Retry {
+        /// Which step; all where none is given.
+        step: Option<String>,
+    },
+    /// Take a step as done (or, going back, as undone).
+    Skip {
+        /// Which step.
+        step: String,
+        /// The answer, as JSON of the type that says that it is done. Going forward the later steps
+        /// lean on it, so it has to be given.
+        answer: Option<Bytes>,
+    },
+    /// Turn back.
+    Compensate,
+    /// Give it up as it stands.
+    Abandon,
+}
+
+impl Deed {
+    /// Its name where people and scripts read it.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Retry { .. } => "retry",
+            Self::Skip { .. } => "skip",
+            Self::Compensate => "compensate",
+            Self::Abandon => "abandon",
+        }
+    }
+}
+
+/// Shows everything but the payload.
+impl std::fmt::Debug for Reply {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reply")
+            .field("operation", &self.operation.to_string())
+            .field("kind", &self.kind)
+            .field("payload_bytes", &self.payload.len())
+            .finish_non_exhaustive()
+    }
+}
