@@ -33,3 +33,4 @@ async fn fresh_store() -> Option<Sqlite> {
 }
 
 malote_testkit::store_conformance!(fresh_store);
+malote_testkit::inspect_conformance!(fresh_store);

@@ -209,7 +209,7 @@ async fn ac_047_a_dead_letter_that_something_newer_has_passed_is_refused_as_stal
     assert_eq!(store.dead(&Filter::default(), 10).await.unwrap()[0].newer, 1);
     let audit = store.audit(10).await.unwrap();
     assert_eq!((audit.len(), audit[0].act.as_str(), audit[0].actor.as_str()), (1, "redrive", "bob"));
-    assert!(audit[0].outcome.contains("newer"), "{}", audit[0].outcome);
+    assert_eq!(audit[0].outcome, "stale");
 
     let how = Redrive { although_newer: true, ..REDRIVE };
     assert_eq!(store.redrive(&act(), &Filter::default(), how).await.unwrap().done, 1);
@@ -325,12 +325,11 @@ async fn times_keep_their_milliseconds() {
         let times = [
             store.outbox(&all, 100).await.unwrap().last().unwrap().created_at,
             store.dead(&all, 100).await.unwrap().last().unwrap().last_at,
-            store.dead(&all, 100).await.unwrap().last().unwrap().first_at,
             store.scheduled(100).await.unwrap().last().unwrap().due_at,
             store.audit(1).await.unwrap()[0].at,
         ];
         assert!(times.iter().all(|at| (Utc::now() - at).abs() < TimeDelta::hours(2)), "{times:?}");
         whole_seconds += times.iter().filter(|at| at.timestamp_subsec_millis() == 0).count();
     }
-    assert!(whole_seconds < 20, "{whole_seconds} of 40 times are whole seconds");
+    assert!(whole_seconds < 16, "{whole_seconds} of 32 times are whole seconds");
 }

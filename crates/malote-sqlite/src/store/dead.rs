@@ -4,16 +4,8 @@ use super::{failed, inbox, record};
 use malote_core::{Admission, By, Class, Dead, History, StoreError};
 use sqlx::{Row, SqliteConnection, query, sqlite::SqliteRow};
 
-/// What the lane knows of a letter.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Left {
-    /// When it failed first, in milliseconds since 1970; now where that is not known.
-    pub(super) first_at: Option<i64>,
-    /// Whether the lane is held because of it.
-    pub(super) holds_key: bool,
-}
-
-pub(super) async fn set_aside(tx: &mut SqliteConnection, dead: &Dead, left: Left) -> Result<(), StoreError> {
+/// Sets something aside; `holds_key`: its lane is held because of it.
+pub(super) async fn set_aside(tx: &mut SqliteConnection, dead: &Dead, holds_key: bool) -> Result<(), StoreError> {
     let doing = || format!("setting aside {:?}", dead.what);
     let by = dead.by.to_string();
     let (topic, key) = (record::plain(&dead.topic), dead.key.as_deref().map(record::plain));
@@ -43,12 +35,12 @@ pub(super) async fn set_aside(tx: &mut SqliteConnection, dead: &Dead, left: Left
         .bind(dead.history.to_json())
         .bind(&dead.correlation_id)
         .bind(&dead.trace)
-        .bind(left.first_at)
+        .bind(dead.history.entries().first().map(|entry| entry.at.timestamp_millis()))
         .bind(dead.record.key.as_deref())
         .bind(record::headers(&dead.record))
         .bind(dead.record.payload.as_deref())
         .bind(&consumer)
-        .bind(left.holds_key)
+        .bind(holds_key)
         .execute(&mut *tx)
         .await
         .map_err(failed(doing()))?;
@@ -70,6 +62,11 @@ pub(super) struct Letter {
 }
 
 impl Letter {
+    /// Its name in the audit.
+    pub(super) fn target(&self) -> String {
+        format!("dead letter {} ({}, {})", self.id, self.dead.by, self.dead.what)
+    }
+
     /// Whether nothing is left of its record.
     pub(super) fn is_empty(&self) -> bool {
         self.dead.record.payload.is_none() && self.dead.record.headers.is_empty() && self.dead.record.key.is_none()

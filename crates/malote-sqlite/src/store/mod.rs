@@ -234,7 +234,7 @@ impl Store for Sqlite {
         inbox::seen(&self.0.readers, consumer, events).await
     }
     async fn set_aside(&self, tx: &mut Tx, dead: &Dead) -> Result<(), StoreError> {
-        dead::set_aside(tx, dead, dead::Left::default()).await
+        dead::set_aside(tx, dead, false).await
     }
     async fn take_lease(&self, name: &str, who: Incarnation, lasts: Duration) -> Result<Taken, StoreError> {
         relay::take_lease(self, name, who, lasts).await

@@ -2,7 +2,7 @@
 
 use super::{claim, dead, failed, fence, inbox, record, relay::millis};
 use malote_core::{Ending, Failed, Parked, Settled, StoreError, planted};
-use sqlx::{Row, SqliteConnection, query};
+use sqlx::{SqliteConnection, query};
 use std::time::Duration;
 
 /// What makes a claim that is over powerless.
@@ -12,7 +12,7 @@ pub(super) async fn settle(tx: &mut SqliteConnection, head: &Parked, ending: &En
     match ending {
         Ending::Again(failed) => again(tx, head, failed).await,
         Ending::Done => {
-            if take(tx, head).await?.is_none() {
+            if !take(tx, head).await? {
                 return Ok(Settled::Fenced);
             }
             mark(tx, head, inbox::DONE).await?;
@@ -20,11 +20,13 @@ pub(super) async fn settle(tx: &mut SqliteConnection, head: &Parked, ending: &En
             next(tx, head).await
         }
         Ending::Dead { dead, hold } => {
-            let Some(first_at) = take(tx, head).await? else { return Ok(Settled::Fenced) };
+            if !take(tx, head).await? {
+                return Ok(Settled::Fenced);
+            }
             let mut dead = dead.as_ref().clone();
             (dead.topic, dead.key) = (head.lane.topic.clone(), Some(head.lane.key.clone()));
             dead.admission = dead.admission.or(head.admission);
-            dead::set_aside(tx, &dead, dead::Left { first_at, holds_key: *hold }).await?;
+            dead::set_aside(tx, &dead, *hold).await?;
             if !hold {
                 return next(tx, head).await;
             }
@@ -34,9 +36,8 @@ pub(super) async fn settle(tx: &mut SqliteConnection, head: &Parked, ending: &En
     }
 }
 
-/// Takes the head out; none when the lane was claimed by somebody else. Says when it failed first.
-async fn take(tx: &mut SqliteConnection, head: &Parked) -> Result<Option<Option<i64>>, StoreError> {
-    let doing = || format!("taking {:?} out of its lane", head.what);
+/// Takes the head out; false when the lane was claimed by somebody else.
+async fn take(tx: &mut SqliteConnection, head: &Parked) -> Result<bool, StoreError> {
     let statement = fence(planted::is("old-claim-settles"), include_str!("../../sql/settle_take.sql"), FENCE);
     let taken = query(statement)
         .bind(head.n)
@@ -44,10 +45,10 @@ async fn take(tx: &mut SqliteConnection, head: &Parked) -> Result<Option<Option<
         .bind(&head.lane.topic)
         .bind(&head.lane.key)
         .bind(head.epoch)
-        .fetch_optional(tx)
+        .execute(tx)
         .await
-        .map_err(failed(doing()))?;
-    taken.map(|row| row.try_get("first_at")).transpose().map_err(failed(doing()))
+        .map_err(failed(format!("taking {:?} out of its lane", head.what)))?;
+    Ok(taken.rows_affected() > 0)
 }
 
 async fn again(tx: &mut SqliteConnection, head: &Parked, setback: &Failed) -> Result<Settled, StoreError> {

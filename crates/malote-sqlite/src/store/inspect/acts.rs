@@ -9,7 +9,7 @@ use super::{
 };
 use malote_core::{
     Class, StoreError,
-    inspect::{Act, Acted, Filter, Refused},
+    inspect::{Act, Acted, Filter},
 };
 use serde_json::json;
 use sqlx::{SqliteConnection, query};
@@ -33,25 +33,8 @@ pub(super) fn check(doing: &str, act: &Act) -> Result<(), StoreError> {
     }
 }
 
-/// Writes an act down, and makes it so unless it was only a question.
-pub(super) async fn end(
-    mut tx: Locked,
-    act: &Act,
-    name: &str,
-    target: &str,
-    outcome: &Acted,
-    dry: bool,
-    then: impl FnOnce() + Send + 'static,
-) -> Result<(), StoreError> {
-    let doing = format!("writing down: {name}");
-    if dry {
-        return tx.rollback(&doing).await;
-    }
-    write_down(&mut tx, act, name, target, &words(outcome)).await?;
-    tx.commit(&doing, then).await
-}
-
-async fn write_down(
+/// Writes an act down, in the transaction that does it.
+pub(super) async fn write_down(
     tx: &mut SqliteConnection,
     act: &Act,
     name: &str,
@@ -59,46 +42,43 @@ async fn write_down(
     outcome: &str,
 ) -> Result<(), StoreError> {
     let audit = query(include_str!("../../../sql/audit.sql")).bind(&act.actor).bind(name).bind(target);
-    let written = audit.bind(&act.reason).bind(outcome).execute(tx).await;
+    let written = audit.bind(&act.reason).bind(malote_core::cut_reason(outcome)).execute(tx).await;
     written.map(drop).map_err(failed(format!("writing down: {name}")))
 }
 
+/// Writes an act down that was many transactions of its own.
 pub(super) async fn note(store: &Sqlite, act: &Act, name: &str, target: &str, outcome: &str) -> Result<(), StoreError> {
-    let doing = format!("writing down: {name}");
-    check(&doing, act)?;
+    check("writing an act down", act)?;
     let mut tx = store.lock().await?;
     write_down(&mut tx, act, name, target, outcome).await?;
-    tx.commit(&doing, || ()).await
+    end(tx, false, || ()).await
 }
 
-/// What came of an act, in words.
-fn words(outcome: &Acted) -> String {
-    let mut text = outcome.done.to_string();
-    for Refused { id, why, stale } in &outcome.refused {
-        let why = if *stale { format!("stale: {why}") } else { why.clone() };
-        text.push_str(&format!("; not {id}: {why}"));
-    }
-    malote_core::cut_reason(&text)
+/// Makes an act so, unless it was only a question.
+pub(super) async fn end(tx: Locked, dry: bool, then: impl FnOnce() + Send + 'static) -> Result<(), StoreError> {
+    let doing = "ending an act";
+    if dry { tx.rollback(doing).await } else { tx.commit(doing, then).await }
 }
 
-/// What a filter chooses, in words.
-pub(super) fn target(filter: &Filter) -> String {
-    let mut words = Vec::new();
-    let mut put = |name: &str, value: Option<String>| words.extend(value.map(|value| format!("{name} {value}")));
-    put("ids", filter.ids.as_ref().map(|ids| json!(ids).to_string()));
-    put("by", filter.by.clone());
-    put("type", filter.kind.clone());
-    put("topic", filter.topic.clone());
-    // what people did is kept longer than what they erased
-    put(
-        "key with the hash",
-        filter.key.as_ref().map(|key| Uuid::new_v5(&Uuid::NAMESPACE_OID, key.as_bytes()).to_string()),
-    );
-    put("class", filter.class.clone());
-    put("event", filter.event.clone());
-    put("since", filter.since.map(|at| at.to_rfc3339()));
-    put("until", filter.until.map(|at| at.to_rfc3339()));
-    if words.is_empty() { "all".into() } else { malote_core::cut_reason(&words.join(", ")) }
+/// A key in words that do not tell it: what people did is kept longer than what they erased.
+fn hidden(key: &str) -> String {
+    format!("key with the hash {}", Uuid::new_v5(&Uuid::NAMESPACE_OID, key.as_bytes()))
+}
+
+/// What an act was aimed at, in words.
+pub(super) fn target(of: &str, filter: &Filter) -> String {
+    let mut words = vec![of.to_owned()];
+    words.extend(filter.key.as_deref().map(hidden));
+    let mut say = |name: &str, value: Option<String>| words.extend(value.map(|value| format!("{name} {value}")));
+    say("numbers", filter.ids.as_ref().map(|ids| format!("{ids:.200?}")));
+    say("by", filter.by.clone());
+    say("type", filter.kind.clone());
+    say("topic", filter.topic.clone());
+    say("class", filter.class.clone());
+    say("event", filter.event.clone());
+    say("since", filter.since.map(|at| at.to_rfc3339()));
+    say("until", filter.until.map(|at| at.to_rfc3339()));
+    malote_core::cut_reason(&words.join(", "))
 }
 
 pub(super) async fn discard(store: &Sqlite, act: &Act, filter: &Filter, dry: bool) -> Result<Acted, StoreError> {
@@ -108,15 +88,14 @@ pub(super) async fn discard(store: &Sqlite, act: &Act, filter: &Filter, dry: boo
         let rows = list::dead(store, filter, above, STEP).await?;
         let Some(last) = rows.last().map(|row| row.id) else { break };
         let mut tx = store.lock().await?;
-        let mut step = Acted::default();
         for row in rows {
             let Some(letter) = dead::letter(&mut tx, row.id).await? else { continue };
             dead::remove(&mut tx, &letter, 0).await?;
             dead::discarded(&mut tx, &letter).await?;
-            step.done += 1;
+            write_down(&mut tx, act, "discard", &letter.target(), "discarded").await?;
+            all.done += 1;
         }
-        end(tx, act, "discard", &target(filter), &step, dry, || ()).await?;
-        all.done += step.done;
+        end(tx, dry, || ()).await?;
         above = last;
     }
     Ok(all)
@@ -140,24 +119,25 @@ pub(super) async fn retry_now(store: &Sqlite, act: &Act, filter: &Filter, dry: b
             .execute(&mut *tx)
             .await
             .map_err(failed(doing))?;
-        let step = Acted { done: done.rows_affected(), refused: Vec::new() };
-        end(tx, act, "retry", &target(filter), &step, dry, || ()).await?;
-        all.done += step.done;
+        let outcome = format!("the next attempt in {} lanes is due now", done.rows_affected());
+        write_down(&mut tx, act, "retry", &target("parked messages", filter), &outcome).await?;
+        end(tx, dry, || ()).await?;
+        all.done += done.rows_affected();
     }
     Ok(all)
 }
 
-/// The key itself is not written down: it may be what has to go.
 pub(super) async fn erase(store: &Sqlite, act: &Act, key: &str, dry: bool) -> Result<Acted, StoreError> {
     check("erasing a key", act)?;
     let mut tx = store.lock().await?;
-    let mut all = Acted::default();
-    all.done += erase_by(&mut tx, include_str!("../../../sql/erase_dead.sql"), key).await?;
+    let dead = erase_by(&mut tx, include_str!("../../../sql/erase_dead.sql"), key).await?;
     erase_by(&mut tx, include_str!("../../../sql/erase_inbox.sql"), key).await?;
-    all.done += erase_by(&mut tx, include_str!("../../../sql/erase_parked.sql"), key).await?;
+    let parked = erase_by(&mut tx, include_str!("../../../sql/erase_parked.sql"), key).await?;
     erase_by(&mut tx, include_str!("../../../sql/erase_lane.sql"), key).await?;
-    end(tx, act, "erase", "a key", &all, dry, || ()).await?;
-    Ok(all)
+    let outcome = format!("{dead} dead letters emptied, {parked} parked messages removed");
+    write_down(&mut tx, act, "erase", &hidden(key), &outcome).await?;
+    end(tx, dry, || ()).await?;
+    Ok(Acted { done: dead + parked, refused: Vec::new() })
 }
 
 async fn erase_by(tx: &mut SqliteConnection, statement: &'static str, key: &str) -> Result<u64, StoreError> {

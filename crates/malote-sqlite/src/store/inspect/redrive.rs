@@ -35,16 +35,17 @@ pub(super) async fn redrive(store: &Sqlite, act: &Act, filter: &Filter, how: Red
         rows.retain(|row| row.id <= last);
         let Some(newest) = rows.last().map(|row| row.id) else { break };
         let mut tx = store.lock().await?;
-        let (mut step, mut sent) = (Acted::default(), false);
+        let mut sent = false;
         for row in rows {
             let Some(letter) = dead::letter(&mut tx, row.id).await? else { continue };
             let done = match &letter.dead.by {
                 By::Relay(_) => to_outbox(&mut tx, &letter).await?.map(|()| sent = true),
                 By::Consumer(consumer) => to_lane(&mut tx, act, consumer, &letter, how, &mut lanes).await?,
             };
+            acts::write_down(&mut tx, act, "redrive", &letter.target(), outcome(&letter, &done)).await?;
             match done {
-                Ok(()) => step.done += 1,
-                Err(refused) => step.refused.push(refused),
+                Ok(()) => all.done += 1,
+                Err(refused) => all.refused.push(refused),
             }
         }
         let waking = store.clone();
@@ -53,9 +54,7 @@ pub(super) async fn redrive(store: &Sqlite, act: &Act, filter: &Filter, how: Red
                 waking.wake()
             }
         };
-        acts::end(tx, act, "redrive", &acts::target(filter), &step, how.dry, then).await?;
-        all.done += step.done;
-        all.refused.append(&mut step.refused);
+        acts::end(tx, how.dry, then).await?;
         above = newest;
     }
     Ok(all)
@@ -69,6 +68,16 @@ async fn newest(store: &Sqlite) -> Result<i64, StoreError> {
 }
 
 type Done = Result<(), Refused>;
+
+/// What came of it, for the audit.
+fn outcome<'a>(letter: &Letter, done: &'a Done) -> &'a str {
+    match (done, &letter.dead.by) {
+        (Err(refused), _) if refused.stale => "stale",
+        (Err(refused), _) => &refused.why,
+        (Ok(()), By::Relay(_)) => "sent again",
+        (Ok(()), By::Consumer(_)) => "parked",
+    }
+}
 
 fn refused(letter: &Letter, why: impl Into<String>) -> Refused {
     Refused { id: letter.id, why: why.into(), stale: false }

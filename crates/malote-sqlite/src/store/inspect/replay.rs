@@ -18,22 +18,25 @@ pub(super) async fn replay(store: &Sqlite, act: &Act, filter: &Filter, how: Repl
     acts::check(doing, act)?;
     let end = last(store).await?;
     let (mut all, mut above, mut sent) = (Acted::default(), 0, HashSet::new());
-    while all.done < u64::from(how.most) {
+    while all.done < u64::from(how.most) && above < end {
         let room = u64::from(how.most) - all.done;
         let rows = list::outbox(store, filter, above, acts::STEP.min(u32::try_from(room).unwrap_or(u32::MAX))).await?;
         let Some(newest) = rows.last().map(|(row, _)| row.seq) else { break };
-        let mut step = Acted::default();
-        let mut which = Vec::new();
-        for (row, readable) in rows.into_iter().filter(|(row, _)| row.seq <= end) {
-            if !row.published && !filter.pending {
+        let (mut which, mut refused) = (Vec::new(), Vec::new());
+        for (row, readable) in rows {
+            if row.seq > end || (!row.published && !filter.pending) {
                 continue;
             }
             if !readable {
                 let why = "its headers are not JSON: mend the row by hand".into();
-                step.refused.push(Refused { id: row.seq, why, stale: false });
+                refused.push(Refused { id: row.seq, why, stale: false });
             } else if sent.insert(row.id) {
                 which.push(row.seq);
             }
+        }
+        above = newest;
+        if which.is_empty() && refused.is_empty() {
+            continue;
         }
         let mut tx = store.lock().await?;
         let copied = query(include_str!("../../../sql/replay.sql"))
@@ -43,18 +46,18 @@ pub(super) async fn replay(store: &Sqlite, act: &Act, filter: &Filter, how: Repl
             .execute(&mut *tx)
             .await
             .map_err(failed(doing))?;
-        step.done = copied.rows_affected();
+        let outcome = format!("{} rows sent again, {} refused", copied.rows_affected(), refused.len());
+        acts::write_down(&mut tx, act, "replay", &target(filter, &how), &outcome).await?;
         let waking = store.clone();
-        acts::end(tx, act, "replay", &target(filter, &how), &step, how.dry, move || waking.wake()).await?;
-        all.done += step.done;
-        all.refused.append(&mut step.refused);
-        above = newest;
+        acts::end(tx, how.dry, move || waking.wake()).await?;
+        all.done += copied.rows_affected();
+        all.refused.append(&mut refused);
     }
     Ok(all)
 }
 
 fn target(filter: &Filter, how: &Replay) -> String {
-    let mut text = acts::target(filter);
+    let mut text = acts::target("outbox rows", filter);
     if let Some(topic) = &how.topic {
         text.push_str(&format!(", to topic {topic}"));
     }
