@@ -112,7 +112,8 @@ impl<S: FullStore> Consumer<S> {
             retry::Next::GiveUp => {
                 let attempts = attempts.max(1);
                 tracing::warn!(service = %self.service.name, event = work.what(), attempts, "dead letter: {}", fault.why);
-                return Sentence::Dead(work.dead(&self.service.name, fault.class, &fault.why, attempts, history));
+                let dead = work.dead(&self.service.name, fault.class, &fault.why, attempts, history);
+                return Sentence::Dead(Box::new(dead));
             }
         };
         tracing::warn!(service = %self.service.name, event = work.what(), "parked, tried again in {wait:?}: {}", fault.why);
@@ -237,7 +238,7 @@ impl<S: FullStore> Consumer<S> {
                 written.lanes.insert(work.lane.clone(), LaneState::Busy);
             }
             Sentence::Dead(dead) => {
-                written.dead.push(dead);
+                written.dead.push(*dead);
                 written.lanes.insert(work.lane.clone(), LaneState::Passing);
             }
         }
@@ -370,7 +371,7 @@ impl<S: FullStore> Consumer<S> {
 /// What becomes of a message that failed.
 enum Sentence {
     Park(Failed),
-    Dead(Dead),
+    Dead(Box<Dead>),
 }
 
 /// What a panic said.
