@@ -8,7 +8,7 @@
 mod common;
 
 use common::*;
-use malote::{Failure, Runtime, Service, retry::Policy, sqlite::Sqlite};
+use malote::{Failure, Runtime, Service, sqlite::Sqlite};
 use serde_json::Value;
 use std::{
     collections::BTreeSet,

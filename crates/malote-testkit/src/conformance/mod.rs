@@ -1,6 +1,7 @@
 //! What every adapter of a port has to do, as tests that each adapter runs.
 
 pub mod inspect;
+mod inspect_acts;
 mod kept;
 mod parking;
 pub mod store;
