@@ -135,10 +135,13 @@ pub fn moved(key: &str, n: i64) -> Moved {
 #[derive(Clone, Default)]
 pub struct Books(Arc<Mutex<Written>>);
 
+/// Which ones fail, and how.
+type Fault = (fn(&Moved) -> bool, fn() -> Failure);
+
 #[derive(Default)]
 struct Written {
     handled: Vec<Moved>,
-    fault: Option<(fn(&Moved) -> bool, fn() -> Failure)>,
+    fault: Option<Fault>,
 }
 
 impl Books {
