@@ -343,13 +343,15 @@ async fn a_budget_is_shared_by_all_processes<S: TestStore>() {
     ask(&a, (0..200).map(|n| ping(&format!("k{n}"), n))).await;
     b.until_count("select count(*) from malote.parked", 200).await;
     let (began, before) = (Instant::now(), bench.tried.all().len());
-    bench.tried.until(|all| all.len() > before + 120).await;
+    bench.tried.until(|all| all.len() > before + 400).await;
     let (made, within) = ((bench.tried.all().len() - before) as f64, began.elapsed().as_secs_f64());
     for worker in workers {
         worker.stop().await;
     }
     running.stop().await;
-    assert!(made <= burst + rate * (within + 0.5), "{made} attempts in {within:.1} s");
+    // what each worker had claimed when the count began comes on top
+    let claimed = 4.0 * 16.0;
+    assert!(made <= claimed + burst + rate * (within + 0.5), "{made} attempts in {within:.1} s");
 }
 
 async fn what_is_scheduled_comes_when_it_is_due_and_once<S: TestStore>() {
