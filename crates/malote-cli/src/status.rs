@@ -91,14 +91,11 @@ fn shown(answers: &[Of<Status>]) -> String {
 fn cells(Of { service, row: status }: &Of<Status>) -> Vec<Cell> {
     let sum = |of: fn(&malote::inspect::ConsumerStatus) -> u64| status.consumers.iter().map(of).sum::<u64>();
     let seconds = |seconds: Option<f64>| Cell::new(seconds.map_or_else(|| "-".into(), age));
-    // the janitor's leases lie beside the relay's
-    let relays = status.relays.iter().filter(|relay| !relay.name.starts_with("janitor "));
-    let led = relays.into_iter().any(|relay| relay.lease_seconds.is_some_and(|left| left > 0.0));
     vec![
         out::text(service),
         Cell::new(status.outbox.pending),
         seconds(status.outbox.oldest_seconds),
-        Cell::new(if led { "leads" } else { "nobody" }),
+        Cell::new(relay(status)),
         Cell::new(sum(|consumer| consumer.parked_messages)),
         Cell::new(sum(|consumer| consumer.parked_keys)),
         bad(sum(|consumer| consumer.held_keys)),
@@ -106,6 +103,17 @@ fn cells(Of { service, row: status }: &Of<Status>) -> Vec<Cell> {
         Cell::new(status.scheduled),
         seconds(status.scheduled_late_seconds),
     ]
+}
+
+/// Whether somebody moves the outbox; a service that has never said anything needs nobody.
+fn relay(status: &Status) -> &'static str {
+    // the janitor's leases lie beside the relay's
+    let relays = || status.relays.iter().filter(|relay| !relay.name.starts_with("janitor "));
+    match relays().any(|relay| relay.lease_seconds.is_some_and(|left| left > 0.0)) {
+        true => "leads",
+        false if relays().next().is_none() && status.outbox.last == 0 => "-",
+        false => "nobody",
+    }
 }
 
 /// What is out of the ordinary.
