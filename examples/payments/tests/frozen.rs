@@ -47,8 +47,14 @@ impl Database {
     }
     async fn row(&mut self) -> Row {
         let (epoch, high) = match self {
-            Self::Postgres(db) => sqlx::query_as("SELECT epoch, high FROM malote.relay").fetch_one(db).await.unwrap(),
-            Self::Sqlite(db) => sqlx::query_as("SELECT epoch, high FROM malote_relay").fetch_one(db).await.unwrap(),
+            Self::Postgres(db) => sqlx::query_as("SELECT epoch, high FROM malote.relay WHERE name = 'payment'")
+                .fetch_one(db)
+                .await
+                .unwrap(),
+            Self::Sqlite(db) => sqlx::query_as("SELECT epoch, high FROM malote.relay WHERE name = 'payment'")
+                .fetch_one(db)
+                .await
+                .unwrap(),
         };
         Row { epoch, high }
     }
