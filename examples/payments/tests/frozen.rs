@@ -51,7 +51,7 @@ impl Database {
                 .fetch_one(db)
                 .await
                 .unwrap(),
-            Self::Sqlite(db) => sqlx::query_as("SELECT epoch, high FROM malote.relay WHERE name = 'payment'")
+            Self::Sqlite(db) => sqlx::query_as("SELECT epoch, high FROM malote_relay WHERE name = 'payment'")
                 .fetch_one(db)
                 .await
                 .unwrap(),
