@@ -11,9 +11,19 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use books::Books;
 pub use topics::{Topics, read_topics};
 
-/// The five topics of the flow.
-pub const TOPICS: [&str; 5] =
-    ["payment.received.v1", "payment.approved.v1", "payment.rejected.v1", "payment.settled.v1", "payment.failed.v1"];
+/// The topics of the flow.
+pub const TOPICS: [&str; 6] = [
+    "payment.received.v1",
+    "payment.approved.v1",
+    "payment.rejected.v1",
+    "payment.settled.v1",
+    "payment.failed.v1",
+    OVERDUE,
+];
+
+/// Said of a payment that has no outcome in time, which may happen to any that waits for a service
+/// that was killed; it leads to nothing.
+const OVERDUE: &str = "payment.overdue.v1";
 
 /// Everything that is wrong, in words; empty when all is well. `accepted` are the ids of the payments
 /// whose acceptance a client has seen, each with the key it was sent under.
@@ -68,7 +78,7 @@ fn events(books: &Books, topics: &Topics, check: &mut impl FnMut(bool, String)) 
     check(lost.is_empty(), format!("{} events were written and never published: {lost:?}", lost.len()));
     check(phantom.is_empty(), format!("{} events were published and never written: {phantom:?}", phantom.len()));
     let mut per_payment: BTreeMap<&str, Vec<(&str, &topics::Seen)>> = BTreeMap::new();
-    for (id, seen) in &topics.first {
+    for (id, seen) in topics.first.iter().filter(|(_, seen)| seen.kind != OVERDUE) {
         per_payment.entry(&seen.key).or_default().push((id, seen));
     }
     for (payment, status) in &books.payments {
