@@ -50,7 +50,8 @@ pub type Reports = BoxFuture<'static, Vec<Report>>;
 /// What became of one envelope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// It is stored as durably as the transport stores anything.
+    /// It is stored as durably as the transport stores anything; also when the transport answers
+    /// that it has had it already, from an earlier sending.
     Stored,
     /// It will never be taken, with the reason (too large for the topic, say).
     Refused(String),

@@ -5,6 +5,9 @@ use malote_core::relay::{Cursor, Observation, Plan, Window};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
+#[path = "traffic/mod.rs"]
+mod traffic;
+
 /// Enough of a database: transactions take an id, then positions, then end; a snapshot shows what committed.
 #[derive(Default)]
 struct Model {
@@ -12,6 +15,8 @@ struct Model {
     next_seq: i64,
     running: Vec<(u64, Vec<i64>)>,
     visible: BTreeSet<i64>,
+    /// In the order in which they were committed.
+    committed: Vec<Vec<i64>>,
 }
 
 impl Model {
@@ -34,7 +39,8 @@ impl Model {
         if let Some(i) = self.pick(which) {
             let (_, rows) = self.running.remove(i);
             if commit {
-                self.visible.extend(rows);
+                self.visible.extend(&rows);
+                self.committed.push(rows);
             }
         }
     }

@@ -4,7 +4,10 @@
 //! enough; here a test says, envelope by envelope, what the sender gets to know.
 
 use malote_core::{BoxFuture, Envelope, Publisher, Report, Reports, Subscription, Transport, TransportError};
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 /// What happens to one envelope.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +21,10 @@ pub enum Fate {
     Vanish,
     /// Refused for good, with this reason.
     Refuse(String),
+    /// Not stored, and no report ever comes, neither of it nor of the others of its batch.
+    Silence,
+    /// Not stored again, since the broker knows that it has it, and its answer says so.
+    Duplicate,
 }
 
 type Decide = dyn Fn(&Envelope) -> Fate + Send + Sync;
@@ -27,12 +34,18 @@ type Decide = dyn Fn(&Envelope) -> Fate + Send + Sync;
 pub struct Faulty {
     inner: Arc<dyn Transport>,
     decide: Arc<Decide>,
+    publishers: Arc<AtomicUsize>,
 }
 
 impl Faulty {
     /// Puts `decide` between the senders and `inner`; it is asked once for each sending.
     pub fn new(inner: Arc<dyn Transport>, decide: impl Fn(&Envelope) -> Fate + Send + Sync + 'static) -> Self {
-        Self { inner, decide: Arc::new(decide) }
+        Self { inner, decide: Arc::new(decide), publishers: Arc::default() }
+    }
+
+    /// How many publishers were taken so far.
+    pub fn publishers(&self) -> usize {
+        self.publishers.load(Ordering::SeqCst)
     }
 }
 
@@ -46,6 +59,7 @@ impl Transport for Faulty {
     }
 
     fn publisher(&self) -> BoxFuture<'_, Result<Box<dyn Publisher>, TransportError>> {
+        self.publishers.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move {
             let inner = self.inner.publisher().await?;
             Ok(Box::new(FaultyPublisher { inner, decide: self.decide.clone(), broken: false }) as Box<dyn Publisher>)
@@ -86,6 +100,9 @@ impl Publisher for FaultyPublisher {
             let passed = batch.into_iter().zip(&fates).filter(|(_, fate)| stored(fate)).map(|(e, _)| e).collect();
             let reports = self.inner.send(passed).await?;
             let reports: Reports = Box::pin(async move {
+                if fates.contains(&Fate::Silence) {
+                    std::future::pending::<()>().await;
+                }
                 let mut real = reports.await.into_iter();
                 let tell = |fate| match fate {
                     Fate::Pass => real.next().unwrap_or_else(|| Report::Unknown("no report came".into())),
@@ -93,7 +110,8 @@ impl Publisher for FaultyPublisher {
                         real.next();
                         Report::Unknown("the answer was lost".into())
                     }
-                    Fate::Vanish => Report::Unknown("it never arrived".into()),
+                    Fate::Vanish | Fate::Silence => Report::Unknown("it never arrived".into()),
+                    Fate::Duplicate => Report::Stored,
                     Fate::Refuse(why) => Report::Refused(why),
                 };
                 fates.into_iter().map(tell).collect()

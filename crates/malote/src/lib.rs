@@ -51,6 +51,7 @@ mod relay;
 mod retention;
 mod runtime;
 mod service;
+mod supervise;
 pub mod telemetry;
 mod timer;
 

@@ -1,32 +1,28 @@
 //! Runs services until it is told to stop.
 //!
-//! Each service has two tasks: the relay, which moves what it wrote, and the consumer, which handles
-//! what comes. A task that ends with an error or a panic is started again, after a pause that grows.
+//! Each service has its tasks: the relay moves what it wrote, the consumer handles what comes, others
+//! retry, fire timers, clean up and observe. `supervise.rs` keeps them at work.
 
 use crate::{
-    Health, State,
+    Health,
     consumer::{Consumer, Retrier},
     janitor::Janitor,
     observer::Observer,
     relay::Relay,
     service::Service,
+    supervise::{Beat, Ended, Part, Supervisor},
     timer::Timer,
 };
-use futures::FutureExt;
-use malote_core::{BoxFuture, Failure, FullStore, Incarnation, Store, retry::Backoff, topology::Flow};
-use std::{
-    error::Error,
-    future::Future,
-    panic::AssertUnwindSafe,
-    sync::Arc,
-    time::{Duration, Instant},
-};
-use tokio::{sync::Notify, task::JoinSet};
-use tokio_util::sync::CancellationToken;
+use malote_core::{FullStore, Incarnation, Store, topology::Flow};
+use std::{future::Future, sync::Arc, time::Duration};
+use tokio::sync::Notify;
 use uuid::Uuid;
 
-type Ended = Result<(), Box<dyn Error + Send + Sync>>;
-type Start = Box<dyn FnOnce(&mut JoinSet<()>, &Context) + Send>;
+type Start = Box<dyn FnOnce(&mut Supervisor, &Context) + Send>;
+
+/// A task without a sign of life for so long is started again.
+const STALL: Duration = Duration::from_secs(30);
+const GRACE: Duration = Duration::from_secs(5);
 
 /// Several services in one process, whatever their stores.
 #[derive(Default)]
@@ -36,12 +32,14 @@ pub struct Runtime {
     faults: Vec<String>,
     health: Health,
     grace: Option<Duration>,
+    stall: Option<Duration>,
 }
 
+/// What the tasks of all services share.
+#[derive(Clone, Copy)]
 struct Context {
-    stop: CancellationToken,
-    health: Health,
     who: Incarnation,
+    stall: Duration,
 }
 
 /// Why the runtime did not start.
@@ -63,7 +61,7 @@ impl Runtime {
     pub fn with<S: FullStore>(mut self, service: Service<S>) -> Self {
         self.flow.services.push(service.flow().clone());
         self.faults.extend(service.faults.iter().cloned());
-        self.starts.push(Box::new(move |tasks, context| start(Arc::new(service), tasks, context)));
+        self.starts.push(Box::new(move |tasks, context| start(&Arc::new(service), tasks, *context)));
         self
     }
 
@@ -71,6 +69,13 @@ impl Runtime {
     /// again at the next start.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = Some(grace);
+        self
+    }
+
+    /// How long a task may give no sign of life before it is started again (30 s by default; not
+    /// under a second).
+    pub fn stalled_after(mut self, limit: Duration) -> Self {
+        self.stall = Some(limit.max(Duration::from_secs(1)));
         self
     }
 
@@ -90,131 +95,79 @@ impl Runtime {
         if !self.faults.is_empty() {
             return Err(RuntimeError::Definition(self.faults));
         }
-        let token = CancellationToken::new();
-        let context = Context { stop: token.clone(), health: self.health, who: Incarnation(Uuid::now_v7()) };
-        let mut tasks = JoinSet::new();
+        let grace = self.grace.unwrap_or(GRACE);
+        let context = Context { who: Incarnation(Uuid::now_v7()), stall: self.stall.unwrap_or(STALL) };
+        let mut tasks = Supervisor::new(self.health, grace);
         for start in self.starts {
             start(&mut tasks, &context);
         }
         stop.await;
-        token.cancel();
-        let grace = self.grace.unwrap_or(Duration::from_secs(5));
-        if tokio::time::timeout(grace, async { while tasks.join_next().await.is_some() {} }).await.is_err() {
+        if !tasks.stop().await {
             tracing::warn!("not everything was finished within {grace:?}; the rest is done again at the next start");
         }
         Ok(())
     }
 }
 
-fn start<S: FullStore>(service: Arc<Service<S>>, tasks: &mut JoinSet<()>, context: &Context) {
-    let (who, parked) = (context.who, Arc::new(Notify::new()));
-    let mut part = |name: &str, run: fn(Part<S>) -> BoxFuture<'static, Ended>| {
-        let at = context.supervisor(format!("{} {name}", service.name));
-        let part = Part { service: service.clone(), at: at.clone(), who, parked: parked.clone() };
-        tasks.spawn(at.keep(service.settings.backoff, move || run(part.clone())));
-    };
+fn start<S: FullStore>(service: &Arc<Service<S>>, tasks: &mut Supervisor, context: Context) {
+    let (who, stall) = (context.who, context.stall);
+    // a handler, and a step of the janitor, may take their time
+    let patient = stall * 20;
+    let part = |task, limit| Part { service: service.name.clone(), task, limit, backoff: service.settings.backoff };
+    let of = || service.clone();
     if service.settings.relay {
-        part("relay", |part| Box::pin(relay(part.service, part.at, part.who)));
+        let (service, limit) = (of(), stall.max(service.settings.lease * 2));
+        tasks.keep(part("relay", limit), move |beat| relay(service.clone(), who, beat));
     }
     if !service.routes.is_empty() {
-        part("consumer", |part| Box::pin(consume(part)));
-        part("retries", |part| Box::pin(retry(part)));
+        let parked = Arc::new(Notify::new());
+        let (service, told) = (of(), parked.clone());
+        tasks.keep(part("consumer", patient), move |beat| consume(service.clone(), who, beat, told.clone()));
+        let service = of();
+        tasks.keep(part("retries", patient), move |beat| retry(service.clone(), who, beat, parked.clone()));
     }
-    part("timers", |part| Box::pin(time(part)));
-    part("janitor", |part| Box::pin(clean(part)));
-    part("observer", |part| Box::pin(observe(part)));
+    let service = of();
+    tasks.keep(part("timers", stall), move |beat| time(service.clone(), beat));
+    let service = of();
+    tasks.keep(part("janitor", patient), move |beat| clean(service.clone(), who, beat));
+    let service = of();
+    tasks.keep(part("observer", stall), move |beat| observe(service.clone(), beat));
 }
 
-/// What a long task of a service is made from.
-struct Part<S: FullStore> {
-    service: Arc<Service<S>>,
-    at: Arc<Supervisor>,
-    who: Incarnation,
-    parked: Arc<Notify>,
+async fn relay<S: Store>(service: Arc<Service<S>>, who: Incarnation, beat: Beat) -> Ended {
+    ensure(&service, service.flow().emitted_topics(), &beat).await?;
+    Ok(Relay::new(service, who, beat).run().await?)
 }
 
-impl<S: FullStore> Clone for Part<S> {
-    fn clone(&self) -> Self {
-        let Self { service, at, who, parked } = self;
-        Self { service: service.clone(), at: at.clone(), who: *who, parked: parked.clone() }
-    }
+async fn consume<S: FullStore>(service: Arc<Service<S>>, who: Incarnation, beat: Beat, parked: Arc<Notify>) -> Ended {
+    ensure(&service, service.flow().topics(), &beat).await?;
+    Ok(Consumer::new(service, who, beat, parked).run().await?)
 }
 
-async fn relay<S: Store>(service: Arc<Service<S>>, at: Arc<Supervisor>, who: Incarnation) -> Ended {
-    let topics = service.flow().emitted_topics();
-    let Some(there) = at.stop.run_until_cancelled(service.transport.ensure(&topics)).await else { return Ok(()) };
-    there?;
-    Ok(Relay::new(service, who, at.stop.clone()).run(&at.health, &at.part).await?)
+async fn retry<S: FullStore>(service: Arc<Service<S>>, who: Incarnation, beat: Beat, parked: Arc<Notify>) -> Ended {
+    Ok(Retrier::new(service, who, beat, parked).run().await?)
 }
 
-async fn consume<S: FullStore>(Part { service, at, who, parked }: Part<S>) -> Ended {
-    let topics = service.flow().topics();
-    let Some(there) = at.stop.run_until_cancelled(service.transport.ensure(&topics)).await else { return Ok(()) };
-    there?;
-    Ok(Consumer::new(service, who, at.stop.clone(), parked).run(&at.health, &at.part).await?)
+async fn time<S: FullStore>(service: Arc<Service<S>>, beat: Beat) -> Ended {
+    Ok(Timer::new(service, beat.stop().clone()).run(|| beat.working()).await?)
 }
 
-async fn retry<S: FullStore>(Part { service, at, who, parked }: Part<S>) -> Ended {
-    Ok(Retrier::new(service, who, at.stop.clone(), parked).run(at.beat()).await?)
-}
-
-async fn time<S: FullStore>(Part { service, at, .. }: Part<S>) -> Ended {
-    Ok(Timer::new(service, at.stop.clone()).run(at.beat()).await?)
-}
-
-async fn clean<S: FullStore>(Part { service, at, who, .. }: Part<S>) -> Ended {
+async fn clean<S: FullStore>(service: Arc<Service<S>>, who: Incarnation, beat: Beat) -> Ended {
     let refused = |why: Option<&str>| match why {
-        None => at.health.set(&at.part, State::Working),
+        None => beat.working(),
         Some(why) => {
-            tracing::error!(part = at.part, "the inbox is not cleaned up: {why}");
-            at.health.set(&at.part, State::Failing(why.to_owned()));
+            tracing::error!("the inbox is not cleaned up: {why}");
+            beat.failing(why);
         }
     };
-    Ok(Janitor::new(service, who, at.stop.clone()).run(|| (), refused).await?)
+    Ok(Janitor::new(service, who, beat.stop().clone()).run(|| beat.advanced(), refused).await?)
 }
 
-async fn observe<S: FullStore>(Part { service, at, .. }: Part<S>) -> Ended {
-    Ok(Observer::new(service, at.stop.clone()).run(&at.health, at.beat()).await?)
+async fn observe<S: FullStore>(service: Arc<Service<S>>, beat: Beat) -> Ended {
+    Ok(Observer::new(service, beat.stop().clone()).run(beat.health(), || beat.working()).await?)
 }
 
-/// Starts a part again when it ends before its time.
-struct Supervisor {
-    part: String,
-    stop: CancellationToken,
-    health: Health,
-}
-
-impl Context {
-    fn supervisor(&self, part: String) -> Arc<Supervisor> {
-        self.health.set(&part, State::Starting);
-        Arc::new(Supervisor { part, stop: self.stop.clone(), health: self.health.clone() })
-    }
-}
-
-impl Supervisor {
-    /// What a part calls when it has got on.
-    fn beat(&self) -> impl Fn() {
-        || self.health.set(&self.part, State::Working)
-    }
-
-    async fn keep(self: Arc<Self>, backoff: Backoff, part: impl Fn() -> BoxFuture<'static, Ended>) {
-        let mut attempt = 0;
-        while !self.stop.is_cancelled() {
-            let started = Instant::now();
-            let why = match AssertUnwindSafe(part()).catch_unwind().await {
-                Ok(Ok(())) => continue,
-                Ok(Err(error)) => Failure::Error(error).to_string(),
-                Err(_) => "it panicked".to_owned(),
-            };
-            if self.stop.is_cancelled() {
-                return;
-            }
-            // what ran well for a while starts counting anew
-            attempt = if started.elapsed() > backoff.most { 1 } else { attempt + 1 };
-            let wait = backoff.wait(attempt, fastrand::f64());
-            tracing::error!(part = self.part, "ended, starts again in {wait:?}: {why}");
-            self.health.set(&self.part, State::Failing(why));
-            self.stop.run_until_cancelled(tokio::time::sleep(wait)).await;
-        }
-    }
+async fn ensure<S: Store>(service: &Service<S>, topics: Vec<String>, beat: &Beat) -> Ended {
+    let there = beat.stop().run_until_cancelled(service.transport.ensure(&topics)).await;
+    Ok(there.unwrap_or(Ok(()))?)
 }

@@ -54,6 +54,8 @@ pub(crate) struct Settings {
     pub effects: usize,
     /// Whether this process moves the outbox.
     pub relay: bool,
+    /// How it does that.
+    pub sending: crate::relay::Sending,
 }
 
 impl Default for Settings {
@@ -68,6 +70,7 @@ impl Default for Settings {
             retention: Retention::default(),
             effects: 16,
             relay: true,
+            sending: crate::relay::Sending::default(),
         }
     }
 }

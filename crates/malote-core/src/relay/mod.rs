@@ -16,12 +16,17 @@
 //! after the read which first saw the gap; whoever took the missing position had an id by then, a
 //! smaller one (the outbox's column order sees to it). And a later reading snapshot in which
 //! everything below the bound has ended still does not show the row. [`Plan`] keeps this account.
+//! [`Traffic`] says beside it which of the rows may go out now: each topic has a share of its own.
 
+mod pace;
 mod plan;
 mod ranges;
+mod traffic;
 
+pub use pace::Budget;
 pub use plan::{Observation, Plan, Ticket, Window};
 pub use ranges::Ranges;
+pub use traffic::{Sorted, Traffic};
 
 /// How far a relay has come: everything up to `high` is published, except the gaps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -138,10 +138,26 @@ impl Plan {
         }
     }
 
+    /// These rows are not under way any more, and have no report.
+    pub(super) fn take_back(&mut self, rows: &Ranges) {
+        self.outstanding.subtract(rows);
+    }
+
     /// The cursor that may be stored now. Whoever resumes from it reads again all that has no report.
     pub fn cursor(&self) -> Cursor {
+        self.cursor_beside(&Ranges::new(), usize::MAX)
+    }
+
+    /// The same when these rows are open, too. Rows that are under way or open are told in at most
+    /// `parts` ranges; where that is too few, some that are settled are read again by whoever resumes.
+    pub(super) fn cursor_beside(&self, open: &Ranges, parts: usize) -> Cursor {
+        let mut open = open.clone();
+        if !planted::is("under-way-is-settled") {
+            open.extend(&self.outstanding);
+        }
+        open.coarsen(parts);
         let (mut high, mut gaps) = (self.high, self.gaps());
-        gaps.extend(&self.outstanding);
+        gaps.extend(&open);
         while let Some((from, to)) = gaps.last_part().filter(|last| last.1 == high) {
             gaps.remove(from, to);
             high = from - 1;
@@ -168,6 +184,6 @@ impl Plan {
 }
 
 /// Ascending positions as runs without holes.
-fn runs(positions: &[i64]) -> impl Iterator<Item = (i64, i64)> + '_ {
+pub(super) fn runs(positions: &[i64]) -> impl Iterator<Item = (i64, i64)> + '_ {
     positions.chunk_by(|a, b| a + 1 == *b).map(|run| (run[0], run[run.len() - 1]))
 }

@@ -90,6 +90,38 @@ impl Ranges {
         other.iter().for_each(|(from, to)| self.remove(from, to));
     }
 
+    /// Its first `count` members.
+    pub fn first_members(&self, count: usize) -> Self {
+        let mut left = i64::try_from(count).unwrap_or(i64::MAX);
+        let mut first = Vec::new();
+        for (from, to) in self.iter() {
+            if left == 0 {
+                break;
+            }
+            let to = to.min(from.saturating_add(left - 1));
+            left -= to - from + 1;
+            first.push((from, to));
+        }
+        Self(first)
+    }
+
+    /// Merges ranges over the smallest holes between them until about `parts` are left; it then has
+    /// members that it had not.
+    pub fn coarsen(&mut self, parts: usize) {
+        if self.0.len() <= parts.max(1) {
+            return;
+        }
+        // half at once, so that this is not done again for each range that is added
+        let merged = self.0.len() - (parts / 2).max(1);
+        let mut holes: Vec<i64> = self.0.windows(2).map(|pair| pair[1].0 - pair[0].1).collect();
+        let widest = *holes.select_nth_unstable(merged - 1).1;
+        self.0.dedup_by(|next, last| {
+            let merge = next.0 - last.1 <= widest;
+            last.1 = if merge { next.1 } else { last.1 };
+            merge
+        });
+    }
+
     /// Its members up to and including `horizon`.
     pub fn up_to(&self, horizon: i64) -> Self {
         Self(self.iter().filter(|r| r.0 <= horizon).map(|(a, b)| (a, b.min(horizon))).collect())
@@ -123,6 +155,20 @@ mod tests {
     use std::collections::BTreeSet;
 
     proptest! {
+        #[test]
+        fn coarsened_it_has_few_parts_and_all_its_members(
+            members in proptest::collection::vec(0i64..500, 0..100), parts in 1usize..20, count in 0usize..50,
+        ) {
+            let set: Ranges = members.iter().map(|at| (*at, *at)).collect();
+            let all: BTreeSet<i64> = members.iter().copied().collect();
+            let mut coarse = set.clone();
+            coarse.coarsen(parts);
+            prop_assert!(coarse.parts() <= parts && all.iter().all(|at| coarse.contains(*at)));
+            prop_assert!(coarse.first() == set.first() && coarse.last_part().map(|p| p.1) == set.last_part().map(|p| p.1));
+            let first: Vec<i64> = set.first_members(count).iter().flat_map(|(a, b)| a..=b).collect();
+            prop_assert_eq!(first, all.into_iter().take(count).collect::<Vec<_>>());
+        }
+
         #[test]
         fn behaves_as_a_set(acts in proptest::collection::vec((any::<bool>(), 0i64..60, 0i64..8), 0..60)) {
             let (mut set, mut model) = (Ranges::new(), BTreeSet::new());

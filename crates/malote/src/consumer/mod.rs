@@ -22,7 +22,7 @@ mod work;
 
 pub(crate) use retry::Retrier;
 
-use crate::{Health, Outbox, State, service::Service, telemetry::metrics::messaging};
+use crate::{Outbox, service::Service, supervise::Beat, telemetry::metrics::messaging};
 use chrono::{DateTime, Utc};
 use custody::Custody;
 use malote_core::{
@@ -46,29 +46,25 @@ pub(crate) struct Consumer<S: Store> {
     service: Arc<Service<S>>,
     outbox: Outbox<S>,
     who: Incarnation,
+    beat: Beat,
     stop: CancellationToken,
     /// Told when something was parked.
     parked: Arc<Notify>,
 }
 
 impl<S: FullStore> Consumer<S> {
-    pub(crate) fn new(
-        service: Arc<Service<S>>,
-        who: Incarnation,
-        stop: CancellationToken,
-        parked: Arc<Notify>,
-    ) -> Self {
-        let outbox = service.outbox();
-        Self { service, outbox, who, stop, parked }
+    pub(crate) fn new(service: Arc<Service<S>>, who: Incarnation, beat: Beat, parked: Arc<Notify>) -> Self {
+        let (outbox, stop) = (service.outbox(), beat.stop().clone());
+        Self { service, outbox, who, beat, stop, parked }
     }
 
     /// Runs until stopped; an error of the transport ends it, and its supervisor starts it again.
-    pub(crate) async fn run(&self, health: &Health, part: &str) -> Result<(), TransportError> {
+    pub(crate) async fn run(&self) -> Result<(), TransportError> {
         let topics = self.service.flow().topics();
         let joining = self.service.transport.subscribe(&self.service.name, &topics);
         let Some(subscription) = self.stop.run_until_cancelled(joining).await else { return Ok(()) };
         let mut subscription = subscription?;
-        health.set(part, State::Working);
+        self.beat.working();
         let ended = self.consume(&mut *subscription).await;
         subscription.close().await;
         // nothing is under way any more; if this fails, whoever comes next is careful for nothing
@@ -80,7 +76,9 @@ impl<S: FullStore> Consumer<S> {
         let mut custody = Custody::default();
         loop {
             let coming = subscription.next(self.service.settings.batch);
-            let Some(deliveries) = self.stop.run_until_cancelled(coming).await else { return Ok(()) };
+            let Some(deliveries) = self.stop.run_until_cancelled(self.beat.idle(coming)).await else {
+                return Ok(());
+            };
             let deliveries = deliveries?;
             messaging::consumed(self.service.transport.system(), &self.service.name, &deliveries);
             let handled = last_places(&deliveries);
@@ -91,6 +89,7 @@ impl<S: FullStore> Consumer<S> {
                 return Ok(());
             }
             self.acknowledge(subscription, &handled).await?;
+            self.beat.working();
         }
     }
 
@@ -166,6 +165,7 @@ impl<S: FullStore> Consumer<S> {
     /// The store is away: says so and waits; breaks when told to stop.
     async fn stalled(&self, away: &Trouble, wait: Duration) -> ControlFlow<()> {
         tracing::warn!(service = %self.service.name, "nothing is handled for {wait:?}: {}", away.why());
+        self.beat.failing(away.why());
         match self.stop.run_until_cancelled(tokio::time::sleep(wait)).await {
             Some(()) => ControlFlow::Continue(()),
             None => ControlFlow::Break(()),

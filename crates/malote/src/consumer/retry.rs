@@ -13,7 +13,7 @@ use super::{
     Consumer,
     work::{Fault, Task, Trouble, Work},
 };
-use crate::{service::Service, telemetry};
+use crate::{service::Service, supervise::Beat, telemetry};
 use futures::{StreamExt, stream};
 use malote_core::{
     BoxFuture, Cause, ClaimDue, Class, Ending, Failed, FullStore, Incarnation, Parked, Settled, Store, StoreError,
@@ -22,7 +22,6 @@ use malote_core::{
 };
 use std::{sync::Arc, time::Duration};
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 /// Lanes that are claimed in one go, and run side by side.
@@ -36,25 +35,19 @@ const MARGIN: Duration = Duration::from_secs(30);
 pub(crate) struct Retrier<S: Store>(Consumer<S>);
 
 impl<S: FullStore> Retrier<S> {
-    pub(crate) fn new(
-        service: Arc<Service<S>>,
-        who: Incarnation,
-        stop: CancellationToken,
-        parked: Arc<Notify>,
-    ) -> Self {
-        Self(Consumer::new(service, who, stop, parked))
+    pub(crate) fn new(service: Arc<Service<S>>, who: Incarnation, beat: Beat, parked: Arc<Notify>) -> Self {
+        Self(Consumer::new(service, who, beat, parked))
     }
 
-    /// Runs until stopped; an error of the store ends it, and its supervisor starts it again. `beat` is
-    /// called once a round.
-    pub(crate) async fn run(&self, beat: impl Fn()) -> Result<(), StoreError> {
-        let Consumer { service, who, stop, parked, .. } = &self.0;
+    /// Runs until stopped; an error of the store ends it, and its supervisor starts it again.
+    pub(crate) async fn run(&self) -> Result<(), StoreError> {
+        let Consumer { service, who, beat, stop, parked, .. } = &self.0;
         let settings = &service.settings;
         let longest = service.routes.values().map(|entry| entry.policy.unwrap_or(settings.retry).deadline).max();
         let holds = longest.unwrap_or_default() + MARGIN;
         let ask = ClaimDue { who: *who, most: LANES, holds, budget: settings.budget };
         while !stop.is_cancelled() {
-            beat();
+            beat.working();
             let due = service.store.claim_due(&service.name, &ask).await?;
             if due.heads.is_empty() {
                 let wait = due.next.unwrap_or(IDLE).clamp(Duration::from_millis(1), IDLE);

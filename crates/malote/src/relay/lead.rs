@@ -2,28 +2,25 @@
 
 use super::{
     Relay, RelayError,
-    sender::{Settled, send_all},
+    asking::{Burying, Reading, SAVE_EVERY, STORE_ANSWERS, Saving, Upkeep, apart, in_time},
+    lanes::{Lanes, Way},
+    sender::{Settled, Told, What, unreadable},
 };
 use malote_core::{
-    BoxFuture, Cause, Envelope, Failure, Lease, Read, Row, Saved, Store, StoreError, Transaction,
-    relay::{Cursor, Observation, Plan, Ticket, Window},
+    BoxFuture, Dead, Envelope, Lease, Read, Row, Saved, Store,
+    relay::{Budget, Cursor, Traffic, Window},
 };
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 use tokio::{sync::mpsc, time::Instant};
-use tokio_util::task::AbortOnDropHandle;
 
 /// Bytes of rows that one read aims at; the number of rows follows from their size so far.
 const READ_BYTES: usize = 4 << 20;
 const READ_ROWS: usize = 4_000;
-/// Batches that are read ahead of their reports.
-const BATCHES: usize = 4;
-/// Between two saves while rows flow.
-const SAVE_EVERY: Duration = Duration::from_millis(25);
+/// A lane's share: reads whose rows may be under way in it.
+const READS: usize = 3;
 const UPKEEP_EVERY: Duration = Duration::from_secs(10);
 /// More ranges of gaps than this, and the relay reads no further until some close.
 const MOST_GAPS: usize = 10_000;
-/// A gap open for longer than this is told to people, with who holds it.
-const TELL_GAP: Duration = Duration::from_secs(10);
 const SHORTEST_POLL: Duration = Duration::from_millis(5);
 
 /// How a lease came to its end.
@@ -32,134 +29,139 @@ pub(super) enum End {
     Stopped,
     /// Somebody else has the lease.
     Fenced,
-    /// Some rows have no report of their own; they are read and sent again.
-    Doubt { why: String, cursor: Cursor },
 }
 
 /// One lease's work.
-struct Leader<'r, S: Store> {
-    relay: &'r Relay<S>,
-    lease: &'r Lease,
-    plan: Plan,
-    /// What is stored of the plan's cursor.
-    saved: Cursor,
-    last_save: Instant,
+pub(super) struct Leader<'r, S: Store> {
+    pub(super) relay: &'r Relay<S>,
+    pub(super) lease: &'r Lease,
+    pub(super) traffic: Traffic,
+    pub(super) lanes: Lanes<'r>,
+    /// Whether the cursor is another than the stored one.
+    pub(super) dirty: bool,
+    /// The stored cursor.
+    pub(super) saved: Cursor,
+    pub(super) last_save: Instant,
     /// Until when nobody else can have the lease, by this process's own steady clock.
-    ours_until: Instant,
-    next_read: Instant,
-    poll: Duration,
+    pub(super) ours_until: Instant,
+    pub(super) next_read: Instant,
+    /// The last look at the tail while no lane had room for it.
+    pub(super) last_look: Instant,
+    pub(super) poll: Duration,
     /// A sign of new rows came after the last read began, which may not have seen them.
-    woken: bool,
-    next_upkeep: Instant,
-    /// Batches that were read and have not all their reports.
-    batches: usize,
+    pub(super) woken: bool,
+    pub(super) next_upkeep: Instant,
+    /// Rows that were read and wait for the certainty that the lease is ours.
+    pub(super) ready: BTreeMap<usize, Vec<Row>>,
+    /// Rows that will never be published.
+    pub(super) aside: Vec<(i64, Dead)>,
+    /// What may be sent a second time, by the time since `began`.
+    pub(super) budget: Budget,
+    pub(super) began: Instant,
     /// Average size of a row, in bytes.
-    row_bytes: usize,
-    gap_since: Option<Instant>,
-    /// Set when no more rows are to be taken, with the doubt that led to it, if one did.
-    ending: Option<Option<String>>,
+    pub(super) row_bytes: usize,
+    pub(super) gap_since: Option<Instant>,
+    /// When to leave, finished or not, once told to stop.
+    pub(super) leave: Option<Instant>,
 }
-
-type Reading = BoxFuture<'static, (Window, Result<Read, StoreError>)>;
-type Saving = BoxFuture<'static, (Ticket, Cursor, Instant, Result<Saved, StoreError>)>;
-type Upkeep = BoxFuture<'static, Result<String, StoreError>>;
 
 impl<S: Store> Relay<S> {
     /// Works under a lease that was asked for at `asked`, from `cursor` on, until it ends.
     pub(super) async fn lead(&self, lease: &Lease, cursor: Cursor, asked: Instant) -> Result<End, RelayError> {
-        let publisher = self.service.transport.publisher().await?;
+        let (service, settings) = (&self.service, &self.service.settings);
+        let way = Way {
+            service: service.name.clone(),
+            transport: service.transport.clone(),
+            deadline: settings.sending.deadline,
+            counts: self.counts.clone(),
+        };
+        let (lanes, told) = Lanes::new(way, &self.beat, settings.backoff);
+        let mut traffic = Traffic::resume(cursor.clone(), settings.sending.lanes, READS * READ_ROWS);
+        // what is declared has its lane from the start, so that it is not held up by what is not
+        for topic in service.flow().emitted_topics() {
+            traffic.lane(&topic);
+        }
         let now = Instant::now();
         let leader = Leader {
             relay: self,
             lease,
-            plan: Plan::resume(cursor.clone()),
+            traffic,
+            lanes,
+            dirty: false,
             saved: cursor,
             last_save: now,
-            ours_until: asked + self.service.settings.lease,
+            ours_until: asked + settings.lease,
             next_read: now,
+            last_look: now,
             poll: SHORTEST_POLL,
             woken: false,
             next_upkeep: now,
-            batches: 0,
+            ready: BTreeMap::new(),
+            aside: Vec::new(),
+            budget: Budget::new(settings.sending.again, Duration::ZERO),
+            began: now,
             row_bytes: 1024,
             gap_since: None,
-            ending: None,
+            leave: None,
         };
-        let (rows, taken) = mpsc::channel(BATCHES);
-        let (told, settled) = mpsc::unbounded_channel();
-        let sending = send_all(&self.service.name, self.service.transport.system(), publisher, taken, told);
-        leader.run(sending, rows, settled).await
+        leader.run(told).await
     }
 }
 
 impl<S: Store> Leader<'_, S> {
-    async fn run(
-        mut self,
-        sending: impl Future<Output = Option<String>>,
-        rows: mpsc::Sender<Vec<Row>>,
-        mut settled: mpsc::UnboundedReceiver<Settled>,
-    ) -> Result<End, RelayError> {
-        tokio::pin!(sending);
-        let mut rows = Some(rows);
+    async fn run(mut self, mut told: mpsc::UnboundedReceiver<Told>) -> Result<End, RelayError> {
         let (mut reading, mut saving, mut upkeep) = (None::<Reading>, None::<Saving>, None::<Upkeep>);
+        let mut burying = None::<Burying>;
         let mut waking = self.waking();
-        let (mut read, mut sent_all) = (None::<Vec<Row>>, false);
         loop {
+            self.relay.beat.advanced();
             let now = Instant::now();
-            // rows are not handed over when the lease may have passed to another meanwhile
-            if now < self.ours_until
-                && let Some(some) = read.take()
-                && let Some(rows) = &rows
-                && rows.try_send(some).is_err()
-            {
-                // only when sending has ended in doubt: they are read again
-                self.batches -= 1;
+            self.open_lanes(now);
+            self.hand_over(now);
+            if burying.is_none() && !self.aside.is_empty() {
+                burying = Some(self.bury());
             }
-            if self.ending.is_some() {
-                (rows, read) = (None, None);
-            }
-            let drained = sent_all && settled.is_closed() && settled.is_empty();
+            let drained = self.is_drained(now) && (burying.is_none() || self.is_late(now)) && told.is_empty();
             if saving.is_none() && self.save_is_due(now, drained) {
                 saving = Some(self.save());
             }
             if drained && saving.is_none() {
-                return Ok(match self.ending.flatten() {
-                    Some(why) => End::Doubt { why, cursor: self.saved },
-                    None => End::Stopped,
-                });
+                self.lanes.cut_off().await;
+                return Ok(End::Stopped);
             }
-            let may_read = self.ending.is_none() && reading.is_none() && read.is_none() && self.batches < BATCHES;
-            if may_read && now >= self.next_read && self.plan.gaps().parts() < MOST_GAPS {
-                reading = Some(self.read());
+            if reading.is_none() && self.ready.is_empty() {
+                reading = self.read(now);
             }
             if upkeep.is_none() && now >= self.next_upkeep {
                 self.next_upkeep = now + UPKEEP_EVERY;
                 self.tell_gaps().await;
                 upkeep = Some(self.upkeep());
             }
-            let timer = self.next_look(may_read && reading.is_none(), saving.is_none());
+            let timer = self.next_look(now, reading.is_none(), saving.is_none());
             tokio::select! {
                 biased;
-                () = self.relay.stop.cancelled(), if self.ending.is_none() => self.ending = Some(None),
-                (window, seen) = slot(&mut reading) => {
-                    reading = None;
-                    read = self.observe(&window, seen?);
-                }
-                Some(batch) = settled.recv() => self.settle(batch).await?,
-                doubt = &mut sending, if !sent_all => {
-                    sent_all = true;
-                    self.ending = Some(doubt);
-                }
-                (ticket, cursor, asked, outcome) = slot(&mut saving) => {
-                    saving = None;
-                    if self.was_saved(ticket, cursor, asked, outcome)? == Saved::Fenced {
-                        return Ok(End::Fenced);
-                    }
-                }
+                () = self.relay.stop.cancelled(), if self.leave.is_none() => self.leave(),
                 done = slot(&mut upkeep) => {
                     upkeep = None;
                     self.was_kept_up(done);
                 }
+                (ticket, cursor, asked, outcome) = slot(&mut saving) => {
+                    saving = None;
+                    if self.was_saved(ticket, cursor, asked, outcome)? == Saved::Fenced {
+                        self.lanes.cut_off().await;
+                        return Ok(End::Fenced);
+                    }
+                }
+                (window, seen) = slot(&mut reading) => {
+                    reading = None;
+                    self.observe(&window, seen?);
+                }
+                buried = slot(&mut burying) => {
+                    burying = None;
+                    self.traffic.set_aside(&buried?);
+                    self.dirty = true;
+                }
+                Some(Told { lane, what }) = told.recv() => self.hear(lane, what),
                 () = &mut waking => {
                     waking = self.waking();
                     (self.woken, self.next_read) = (true, Instant::now());
@@ -169,12 +171,74 @@ impl<S: Store> Leader<'_, S> {
         }
     }
 
+    /// Takes nothing new from here on.
+    fn leave(&mut self) {
+        let hasty = malote_core::planted::is("leave-at-once");
+        let finish = if hasty { Duration::ZERO } else { self.relay.beat.time_to_finish() };
+        self.leave = Some(Instant::now() + finish);
+        self.ready.clear();
+        self.lanes.close();
+    }
+
+    fn is_late(&self, now: Instant) -> bool {
+        self.leave.is_some_and(|leave| now >= leave) && !malote_core::planted::is("wait-for-the-silent")
+    }
+
+    /// Whether all that was under way is done with, or has to be left to whoever leads next.
+    fn is_drained(&mut self, now: Instant) -> bool {
+        let over = self.lanes.are_over() && self.aside.is_empty();
+        self.leave.is_some() && (over || self.is_late(now))
+    }
+
     /// When to look again if nothing happens.
-    fn next_look(&self, may_read: bool, may_save: bool) -> Instant {
+    fn next_look(&self, now: Instant, may_read: bool, may_save: bool) -> Instant {
         let renewal = self.last_save + self.relay.service.settings.lease / 2;
-        let read = if may_read { self.next_read } else { renewal };
-        let save = if may_save && self.is_dirty() { self.last_save + SAVE_EVERY } else { renewal };
-        renewal.min(self.next_upkeep).min(read).min(save)
+        let mut next = renewal.min(self.next_upkeep);
+        if may_save && self.is_dirty() {
+            next = next.min(self.last_save + SAVE_EVERY);
+        }
+        if let Some(leave) = self.leave {
+            return next.min(leave);
+        }
+        next = self.lanes.next_opening().map_or(next, |opens| next.min(opens));
+        if may_read && self.ready.is_empty() {
+            next = next.min(self.next_tail(now));
+            if self.traffic.waits_for_budget() {
+                next = next.min(self.began + self.budget.next());
+            }
+        }
+        next
+    }
+
+    /// When the tail may be read.
+    fn next_tail(&self, now: Instant) -> Instant {
+        if self.next_read > now || self.traffic.has_room(self.limit()) {
+            return self.next_read;
+        }
+        // those that keep up are waited for a little; and now and then there may be a new topic
+        let patience = self.traffic.waited_for().map(|lane| self.lanes.waits_until(lane)).min();
+        let look = self.last_look + self.relay.service.settings.idle_poll;
+        patience.map_or(look, |until| until.max(now + SHORTEST_POLL)).min(look)
+    }
+
+    fn open_lanes(&mut self, now: Instant) {
+        while let Some(lane) = self.lanes.opens(now) {
+            self.traffic.open(lane);
+        }
+        if self.next_read <= now && !self.traffic.has_room(self.limit()) {
+            let slow: Vec<usize> =
+                self.traffic.waited_for().filter(|lane| self.lanes.waits_until(*lane) <= now).collect();
+            slow.into_iter().for_each(|lane| self.traffic.is_slow(lane));
+        }
+    }
+
+    /// Hands over what was read, unless the lease may have passed to another meanwhile.
+    fn hand_over(&mut self, now: Instant) {
+        if now < self.ours_until {
+            for (lane, rows) in std::mem::take(&mut self.ready) {
+                self.lanes.send(lane, rows);
+            }
+        }
     }
 
     fn waking(&self) -> BoxFuture<'static, ()> {
@@ -182,140 +246,94 @@ impl<S: Store> Leader<'_, S> {
         Box::pin(async move { store.woken().await })
     }
 
-    fn read(&mut self) -> Reading {
-        self.woken = false;
-        let limit = (READ_BYTES / self.row_bytes.max(1)).clamp(16, READ_ROWS);
-        let window = self.plan.window(limit);
-        let store = self.relay.service.store.clone();
-        apart(async move {
-            let read = store.read(&window).await;
-            (window, read)
-        })
+    fn limit(&self) -> usize {
+        (READ_BYTES / self.row_bytes.max(1)).clamp(16, READ_ROWS)
     }
 
-    /// Takes in a read; the rows, if there are any, are to be sent.
-    fn observe(&mut self, window: &Window, read: Read) -> Option<Vec<Row>> {
-        let positions: Vec<i64> = read.rows.iter().map(|r| r.seq).collect();
-        self.plan.observe(&Observation { ended_below: read.ended_below, positions: &positions, window });
-        let full = read.rows.len() >= window.limit;
-        self.poll = if read.rows.is_empty() { self.poll * 2 } else { SHORTEST_POLL };
-        self.poll = self.poll.min(self.relay.service.settings.idle_poll);
-        let at_once = full || self.woken;
-        self.next_read = Instant::now() + if at_once { Duration::ZERO } else { self.poll };
-        if read.rows.is_empty() {
+    /// Reads what can be sent, if there may be any.
+    fn read(&mut self, now: Instant) -> Option<Reading> {
+        if self.leave.is_some() || self.traffic.gaps().parts() >= MOST_GAPS {
             return None;
         }
-        let bytes: usize = read.rows.iter().filter_map(|r| r.envelope.as_ref().ok()).map(Envelope::size).sum();
-        self.row_bytes = (self.row_bytes + bytes / read.rows.len()) / 2;
-        self.batches += 1;
-        Some(read.rows)
+        let limit = self.limit();
+        let unbounded = malote_core::planted::is("no-budget");
+        let again = if unbounded { usize::MAX } else { self.budget.allows(now - self.began) };
+        let due = now >= self.next_read;
+        let has_room = self.traffic.has_room(limit);
+        let look = now >= self.last_look + self.relay.service.settings.idle_poll;
+        let tail = due && (has_room || look);
+        if !tail && !self.traffic.has_ready(again) {
+            return None;
+        }
+        if tail {
+            (self.woken, self.last_look) = (false, now);
+        }
+        let window = self.traffic.window(limit, tail, again);
+        let store = self.relay.service.store.clone();
+        Some(apart(async move {
+            let read = in_time("reading the outbox", STORE_ANSWERS, store.read(&window)).await;
+            (window, read)
+        }))
     }
 
-    /// Takes in the reports of a batch; what was refused for good is set aside first.
-    async fn settle(&mut self, batch: Settled) -> Result<(), StoreError> {
-        self.batches -= 1;
-        let Settled { mut stored, refused, .. } = batch;
-        if !refused.is_empty() {
-            let store = &self.relay.service.store;
-            let mut tx = store.begin(self.relay.outbox.sealer(Cause::default())).await?;
-            for (seq, dead) in &refused {
-                tracing::error!(service = %self.relay.service.name, seq, "set aside by the relay: {}", dead.reason);
-                store.set_aside(&mut tx, dead).await?;
+    /// Takes in a read: sorts its rows by lane, and sets aside what cannot be read.
+    fn observe(&mut self, window: &Window, read: Read) {
+        let (count, tail) = (read.rows.len(), window.high != i64::MAX);
+        if tail {
+            self.poll = if count == 0 { self.poll * 2 } else { SHORTEST_POLL };
+            self.poll = self.poll.min(self.relay.service.settings.idle_poll);
+            let at_once = count >= window.limit || self.woken;
+            self.next_read = Instant::now() + if at_once { Duration::ZERO } else { self.poll };
+        }
+        let gaps = self.traffic.gaps();
+        let lanes: Vec<(i64, Option<usize>)> = read.rows.iter().map(|row| (row.seq, self.lane(row))).collect();
+        let sorted = self.traffic.observe(read.ended_below, &lanes, window);
+        self.dirty |= count > 0 || self.traffic.gaps() != gaps;
+        self.budget.spend(sorted.again);
+        self.relay.counts.sent_again(sorted.again);
+        if tail && count == 0 {
+            self.lanes.works();
+        }
+        self.learn_size(&read.rows);
+        for ((row, (_, lane)), _) in read.rows.into_iter().zip(lanes).zip(sorted.go).filter(|row| row.1) {
+            match (lane, &row.envelope) {
+                (Some(lane), _) => self.ready.entry(lane).or_default().push(row),
+                (None, Err(why)) if !malote_core::planted::is("unreadable-is-dropped") => {
+                    self.aside.push((row.seq, unreadable(&self.relay.service.name, row.seq, why)))
+                }
+                (None, _) => {}
             }
-            tx.commit().await?;
-            stored.extend(refused.iter().map(|(seq, _)| *seq));
-            stored.sort_unstable();
         }
-        self.plan.settle(&stored);
-        Ok(())
     }
 
-    fn is_dirty(&self) -> bool {
-        self.plan.wants_bound() || self.plan.cursor() != self.saved
+    fn learn_size(&mut self, rows: &[Row]) {
+        let bytes: usize = rows.iter().filter_map(|row| row.envelope.as_ref().ok()).map(Envelope::size).sum();
+        let Some(average) = bytes.checked_div(rows.len()) else { return };
+        self.row_bytes = usize::midpoint(self.row_bytes, average);
+        self.traffic.resize(READS * self.limit());
     }
 
-    fn save_is_due(&self, now: Instant, at_the_end: bool) -> bool {
-        let since = now - self.last_save;
-        since >= self.relay.service.settings.lease / 2
-            || now >= self.ours_until
-            || ((at_the_end || since >= SAVE_EVERY) && self.is_dirty())
+    fn lane(&mut self, row: &Row) -> Option<usize> {
+        row.envelope.as_ref().ok().map(|envelope| self.traffic.lane(&envelope.topic))
     }
 
-    fn save(&mut self) -> Saving {
-        let ticket = self.plan.ask_bound();
-        let cursor = self.plan.cursor();
-        let (store, lease) = (self.relay.service.store.clone(), self.lease.clone());
-        let (asked, lasts) = (Instant::now(), self.relay.service.settings.lease);
-        self.last_save = asked;
-        apart(async move {
-            let saved = store.save(&lease, &cursor, lasts).await;
-            (ticket, cursor, asked, saved)
-        })
-    }
-
-    fn was_saved(
-        &mut self,
-        ticket: Ticket,
-        cursor: Cursor,
-        asked: Instant,
-        outcome: Result<Saved, StoreError>,
-    ) -> Result<Saved, StoreError> {
-        match &outcome {
-            Ok(Saved::Kept { bound }) => {
-                self.plan.bound(ticket, *bound);
-                self.saved = cursor;
-                self.ours_until = asked + self.relay.service.settings.lease;
+    /// Takes in what a lane tells.
+    fn hear(&mut self, lane: usize, what: What) {
+        self.dirty = true;
+        match what {
+            What::Settled(Settled { stored, refused, .. }) => {
+                self.lanes.moved(lane, stored.len() + refused.len());
+                self.traffic.stored(lane, &stored);
+                self.traffic.refused(lane, &refused.iter().map(|(seq, _)| *seq).collect::<Vec<_>>());
+                self.aside.extend(refused);
             }
-            Ok(Saved::Fenced) | Err(_) => self.plan.unasked(ticket),
-        }
-        outcome
-    }
-
-    fn upkeep(&self) -> Upkeep {
-        let (store, cursor) = (self.relay.service.store.clone(), self.saved.clone());
-        apart(async move { store.upkeep(&cursor).await })
-    }
-
-    fn was_kept_up(&self, done: Result<String, StoreError>) {
-        let service = &self.relay.service.name;
-        match done {
-            Ok(done) if !done.is_empty() => tracing::debug!(%service, "upkeep: {done}"),
-            Ok(_) => {}
-            Err(error) => tracing::warn!(%service, "upkeep: {}", Failure::from(error)),
+            What::Ended(None) => self.lanes.ended(lane, None),
+            What::Ended(Some(why)) => {
+                self.lanes.ended(lane, Some(why));
+                self.traffic.doubt(lane);
+            }
         }
     }
-
-    /// Says who holds a gap open, when one stays.
-    async fn tell_gaps(&mut self) {
-        let gaps = self.plan.gaps();
-        if gaps.is_empty() {
-            self.gap_since = None;
-            return;
-        }
-        let since = *self.gap_since.get_or_insert_with(Instant::now);
-        if since.elapsed() > TELL_GAP {
-            self.gap_since = None;
-            let holders = self.relay.service.store.gap_holders().await.unwrap_or_default().join(", ");
-            tracing::warn!(service = %self.relay.service.name, gaps = gaps.parts(), "positions are held open by {holders}");
-        }
-    }
-}
-
-/// Runs `work` in a task of its own, which ends with the future. What asks the store must go on while
-/// the leader waits for something else of the same store: it may hold the connection that is waited for.
-fn apart<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> BoxFuture<'static, T> {
-    if malote_core::planted::is("leader-waits-for-itself") {
-        return Box::pin(work);
-    }
-    let task = AbortOnDropHandle::new(tokio::spawn(work));
-    Box::pin(async move {
-        match task.await {
-            Ok(done) => done,
-            Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
-            // the runtime itself is coming down
-            Err(_) => std::future::pending().await,
-        }
-    })
 }
 
 /// The future in the slot, or one that never resolves.

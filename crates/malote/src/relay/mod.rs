@@ -1,24 +1,32 @@
 //! From the outbox to the transport, in order, at least once.
 //!
 //! ```text
-//!   take the lease ──▶ read ──▶ send ──▶ reports ──▶ save the cursor ─┐
-//!        ▲              ▲  next batches are read while these are sent │
-//!        │              └─────────────────────────────────────────────┘
-//!        └── lost it (fenced), in doubt, or the lease is another's
+//!                              ┌──▶ lane of topic a ──┐
+//!   take the lease ──▶ read ──▶┤──▶ lane of topic b ──├──▶ reports ──▶ save the cursor ─┐
+//!        ▲              ▲      └──▶ …                 ┘    (in doubt: read again)       │
+//!        │              └─── next rows are read while these are sent ───────────────────┘
+//!        └── lost it (fenced), or the lease is another's
 //! ```
 //!
 //! One relay is active per outbox; the others stand by and take over when its lease ends. What to
-//! read, what is settled and which gap may be forgotten is decided by [`malote_core::relay::Plan`].
+//! read, what is settled, which gap may be forgotten and what has to wait for its lane is decided by
+//! [`malote_core::relay::Traffic`].
 
+mod asking;
 mod claim;
+mod counts;
+mod lanes;
 mod lead;
 mod refused;
 mod sender;
+mod settings;
 
-use crate::{Health, Outbox, State, service::Service};
+use crate::{Outbox, service::Service, supervise::Beat};
 pub use claim::ClaimRelay;
+use counts::Counts;
 use lead::End;
-use malote_core::{Failure, Incarnation, Lease, Store, StoreError, Taken, TransportError};
+use malote_core::{Cause, Failure, Incarnation, Lease, Store, StoreError, Taken, TransportError};
+pub(crate) use settings::Sending;
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
@@ -27,7 +35,9 @@ pub(crate) struct Relay<S: Store> {
     service: Arc<Service<S>>,
     outbox: Outbox<S>,
     who: Incarnation,
+    beat: Beat,
     stop: CancellationToken,
+    counts: Counts,
 }
 
 /// Why a relay cannot go on.
@@ -48,20 +58,23 @@ pub(crate) enum RelayError {
 }
 
 impl<S: Store> Relay<S> {
-    pub(crate) fn new(service: Arc<Service<S>>, who: Incarnation, stop: CancellationToken) -> Self {
-        let outbox = service.outbox();
-        Self { service, outbox, who, stop }
+    pub(crate) fn new(service: Arc<Service<S>>, who: Incarnation, beat: Beat) -> Self {
+        let (outbox, stop) = (service.outbox(), beat.stop().clone());
+        let counts = Counts::of(service.name.clone(), outbox.sealer(Cause::default()).clock);
+        Self { service, outbox, who, beat, stop, counts }
     }
 
     /// Runs until stopped. Stands by while another holds the lease.
-    pub(crate) async fn run(&self, health: &Health, part: &str) -> Result<(), RelayError> {
-        let mut doubts = 0;
+    pub(crate) async fn run(&self) -> Result<(), RelayError> {
+        let settings = &self.service.settings;
         while !self.stop.is_cancelled() {
+            self.beat.advanced();
             let asked = tokio::time::Instant::now();
-            match self.service.store.take_lease(&self.service.name, self.who, self.service.settings.lease).await? {
+            match self.service.store.take_lease(&self.service.name, self.who, settings.lease).await? {
                 Taken::Theirs(left) => {
-                    health.set(part, State::Standby);
-                    self.pause(left.clamp(Duration::from_millis(50), self.service.settings.lease / 2)).await;
+                    self.beat.standby();
+                    self.counts.leads(false);
+                    self.pause(left.clamp(Duration::from_millis(50), settings.lease / 2)).await;
                 }
                 Taken::Mine { cursor, last, .. }
                     if last < cursor.high && !malote_core::planted::is("trust-positions") =>
@@ -69,20 +82,15 @@ impl<S: Store> Relay<S> {
                     return Err(RelayError::PositionsWentBack { last, high: cursor.high });
                 }
                 Taken::Mine { lease, cursor, .. } => {
-                    health.set(part, State::Working);
                     tracing::info!(service = %self.service.name, epoch = lease.epoch, high = cursor.high, "relay leads");
-                    let before = cursor.clone();
-                    match self.lead(&lease, cursor, asked).await {
+                    self.counts.leads(true);
+                    let ended = self.lead(&lease, cursor, asked).await;
+                    self.counts.leads(false);
+                    match ended {
                         Ok(End::Stopped) => self.give_back(&lease).await,
                         Ok(End::Fenced) => {
+                            self.counts.fenced();
                             tracing::warn!(service = %self.service.name, epoch = lease.epoch, "relay was fenced");
-                        }
-                        Ok(End::Doubt { why, cursor }) => {
-                            doubts = if cursor == before { doubts + 1 } else { 1 };
-                            let wait = self.service.settings.backoff.wait(doubts, fastrand::f64());
-                            tracing::warn!(service = %self.service.name, "sending again what has no report, in {wait:?}: {why}");
-                            health.set(part, State::Failing(why));
-                            self.pause(wait).await;
                         }
                         Err(error) => {
                             self.give_back(&lease).await;

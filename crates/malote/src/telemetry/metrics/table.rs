@@ -158,6 +158,7 @@ pub const ALL: &[Metric] = &[
         &["service"],
         "Acts that came after their lease or claim had ended, and changed nothing.",
     ),
+    counter("malote_resent_total", &["service"], "Rows handed over once more, since nobody knew what became of them."),
     counter("messaging.client.sent.messages", SENT, "Messages handed to the transport."),
     seconds(
         "messaging.client.operation.duration",
