@@ -89,7 +89,9 @@ struct Brief(oneshot::Sender<()>, JoinHandle<()>);
 impl Brief {
     fn start<S: TestStore>(service: Service<S>) -> Self {
         let (stop, stopped) = oneshot::channel::<()>();
-        Self(stop, tokio::spawn(async move { Runtime::new().with(service).run_until(stopped).await.unwrap() }))
+        // nothing is to be cut off, however slow the machine
+        let runtime = Runtime::new().with(service).grace(LONG);
+        Self(stop, tokio::spawn(async move { runtime.run_until(stopped).await.unwrap() }))
     }
     async fn stop(self) {
         drop(self.0);
