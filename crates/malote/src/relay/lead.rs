@@ -176,7 +176,6 @@ impl<S: Store> Leader<'_, S> {
         let hasty = malote_core::planted::is("leave-at-once");
         let finish = if hasty { Duration::ZERO } else { self.relay.beat.time_to_finish() };
         self.leave = Some(Instant::now() + finish);
-        self.ready.clear();
         self.lanes.close();
     }
 
@@ -234,6 +233,10 @@ impl<S: Store> Leader<'_, S> {
 
     /// Hands over what was read, unless the lease may have passed to another meanwhile.
     fn hand_over(&mut self, now: Instant) {
+        if self.leave.is_some() {
+            // read before it was told to stop; whoever leads next reads it again
+            self.ready.clear();
+        }
         if now < self.ours_until {
             for (lane, rows) in std::mem::take(&mut self.ready) {
                 self.lanes.send(lane, rows);
