@@ -57,6 +57,12 @@ fn faulty(
     (Arc::new(transport), seen)
 }
 
+/// So that rows are under way at any moment.
+fn takes_its_time(_: &Envelope) -> Fate {
+    std::thread::sleep(Duration::from_micros(500));
+    Fate::Pass
+}
+
 /// How often each row was handed over.
 fn times(seen: &Seen) -> HashMap<i64, usize> {
     seen.lock().unwrap().iter().fold(HashMap::new(), |mut times, (_, n, _)| {
@@ -155,7 +161,7 @@ async fn ac_011_a_start_sends_nothing_again_that_was_settled<S: TestStore>() {
 
 async fn ac_013_a_stop_at_any_moment_sends_nothing_twice<S: TestStore>() {
     let Some(a) = S::fresh("asker").await else { return };
-    let (transport, seen) = faulty(log().await, |_| Fate::Pass);
+    let (transport, seen) = faulty(log().await, takes_its_time);
     let writing = AtomicBool::new(true);
     let write = async {
         let mut n = 0;
@@ -341,7 +347,7 @@ async fn what_is_sent_again_keeps_to_its_budget_whatever_the_number_of_replicas<
 
 async fn ac_027_a_relay_that_dies_at_any_moment_passes_over_nothing<S: TestStore>() {
     let Some(a) = S::fresh("asker").await else { return };
-    let (transport, seen) = faulty(log().await, |_| Fate::Pass);
+    let (transport, seen) = faulty(log().await, takes_its_time);
     let writing = AtomicBool::new(true);
     let write = async {
         let (mut n, mut committed) = (0, HashSet::new());

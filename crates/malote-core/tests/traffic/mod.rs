@@ -253,3 +253,20 @@ fn after_a_doubt_little_goes_at_first_and_more_with_each_success() {
     }
     assert_eq!(batches, [16, 32, 64, 128, 256, 512, 992]);
 }
+
+#[test]
+fn ac_020_one_that_keeps_up_is_waited_for_and_one_that_does_not_is_not() {
+    let (mut db, mut relay) = (Model::default(), Relay::new(3, SHARE));
+    db.visible.extend(1..=100);
+    relay.read(&db, 12, true, 0);
+    let (a, b) = (relay.traffic.lane("a"), relay.traffic.lane("b"));
+    assert!(!relay.traffic.has_room(12), "all are full");
+    relay.report(b, 4);
+    assert!(!relay.traffic.has_room(12), "the others are waited for");
+    let slow: Vec<usize> = relay.traffic.waited_for().collect();
+    assert!(slow.contains(&a) && !slow.contains(&b));
+    slow.into_iter().for_each(|lane| relay.traffic.is_slow(lane));
+    assert!(relay.traffic.has_room(12), "but not for ever");
+    relay.report(a, 4);
+    assert!(relay.traffic.waited_for().all(|lane| lane != a), "it has caught up, and nothing is under way");
+}

@@ -102,28 +102,27 @@ impl<S: Store> Leader<'_, S> {
     }
 
     /// Says who holds a gap open, when one stays.
-    pub(super) async fn tell_gaps(&mut self) {
-        let gaps = self.traffic.gaps();
-        if gaps.is_empty() {
+    pub(super) fn tell_gaps(&mut self) {
+        let parts = self.traffic.gaps().parts();
+        if parts == 0 {
             self.gap_since = None;
             return;
         }
         let since = *self.gap_since.get_or_insert_with(Instant::now);
         if since.elapsed() > TELL_GAP {
             self.gap_since = None;
-            let asking = in_time("looking for who holds gaps", TELL_GAP / 2, self.relay.service.store.gap_holders());
-            let holders = asking.await.unwrap_or_default().join(", ");
-            tracing::warn!(service = %self.relay.service.name, gaps = gaps.parts(), "positions are held open by {holders}");
+            let (store, service) = (self.relay.service.store.clone(), self.relay.service.name.clone());
+            tokio::spawn(async move {
+                let asking = in_time("looking for who holds gaps", TELL_GAP, store.gap_holders());
+                let holders = asking.await.unwrap_or_default().join(", ");
+                tracing::warn!(%service, gaps = parts, "positions are held open by {holders}");
+            });
         }
     }
 }
 
-/// Runs `work` in a task of its own, which ends with the future. What asks the store must go on while
-/// the leader waits for something else of the same store: it may hold the connection that is waited for.
+/// Runs `work` in a task of its own, which ends with the future. A panic of it is the leader's.
 pub(super) fn apart<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> BoxFuture<'static, T> {
-    if malote_core::planted::is("leader-waits-for-itself") {
-        return Box::pin(work);
-    }
     let task = AbortOnDropHandle::new(tokio::spawn(work));
     Box::pin(async move {
         match task.await {

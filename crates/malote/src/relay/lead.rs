@@ -134,7 +134,7 @@ impl<S: Store> Leader<'_, S> {
             }
             if upkeep.is_none() && now >= self.next_upkeep {
                 self.next_upkeep = now + UPKEEP_EVERY;
-                self.tell_gaps().await;
+                self.tell_gaps();
                 upkeep = Some(self.upkeep());
             }
             let timer = self.next_look(now, reading.is_none(), saving.is_none());
