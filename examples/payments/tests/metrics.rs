@@ -96,6 +96,10 @@ async fn prometheus_finds_what_the_table_says_and_its_alarms_can_be_worked_out()
         programs["payment"].client.ended(id).await;
     }
 
+    let relayed = ["fraud", "ledger", "payment"];
+    asked.holds_for("service", "max by (service) (malote_relay_leader) == 1", &relayed).await;
+    asked.holds_for("service", "sum by (service) (malote_published_total) >= 20", &relayed).await;
+    asked.holds_for("service", "malote_publish_seconds_count > 0", &relayed).await;
     asked.holds_for("consumer", "malote_consumed_total >= 20", &all).await;
     asked.holds_for("service", "malote_outbox_pending == 0", &all).await;
     asked.holds_for("service", "malote_outbox_oldest_age_seconds == 0", &all).await;
