@@ -4,7 +4,10 @@
 //! is object-safe, and works on the database alone: the service may be down. Whatever is done takes
 //! an [`Act`], and its row in `audit` is written in the transaction that does it.
 
-use crate::{BoxFuture, Dead, History, Lane, RawRecord, StoreError};
+use crate::{
+    BoxFuture, Dead, History, Lane, RawRecord, StoreError,
+    saga::{Deed, DeedOutcome, LogRow, Outline, SagaCount, SagaFilter, SagaRow, Stored},
+};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use uuid::Uuid;
@@ -28,6 +31,19 @@ pub trait Inspect: Send + Sync + 'static {
     fn scheduled(&self, most: u32) -> Asked<'_, Vec<ScheduledRow>>;
     /// Acts of people, the latest first.
     fn audit(&self, most: u32) -> Asked<'_, Vec<AuditRow>>;
+    /// Sagas, the longest unchanged first, at most `most`.
+    fn sagas<'a>(&'a self, filter: &'a SagaFilter, most: u32) -> Asked<'a, Vec<SagaRow>>;
+    /// One saga; none where it is not there, or only its tombstone.
+    fn saga(&self, id: Uuid) -> Asked<'_, Option<Stored>>;
+    /// The history of a saga from its beginning.
+    fn saga_log(&self, id: Uuid) -> Asked<'_, Vec<LogRow>>;
+    /// The definitions that processes of the service said they have code for, by name and version.
+    fn saga_definitions(&self) -> Asked<'_, Vec<Outline>>;
+    /// Asks for an act on a saga, and returns its number: a coordinator of the service deals with it, at
+    /// once when one is at work. Refuses an empty actor or reason, and an instance that is not there.
+    fn ask_deed<'a>(&'a self, act: &'a Act, saga: Uuid, deed: &'a Deed) -> Asked<'a, i64>;
+    /// What came of an act; none as long as no coordinator has dealt with it.
+    fn deed_outcome(&self, id: i64) -> Asked<'_, Option<DeedOutcome>>;
     /// Looks for what is wrong with the database, its settings and malote's tables in it.
     fn doctor(&self) -> Asked<'_, Vec<Finding>>;
 
@@ -48,7 +64,7 @@ pub trait Inspect: Send + Sync + 'static {
 }
 
 /// Who acts, and why. Both are written down.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Act {
     /// Such as a login name.
     pub actor: String,
@@ -152,6 +168,10 @@ pub struct Status {
     pub consumers: Vec<ConsumerStatus>,
     /// Dead letters of relays.
     pub relay_dead: u64,
+    /// Sagas by definition, version and status.
+    pub sagas: Vec<SagaCount>,
+    /// Acts on sagas that no coordinator has dealt with.
+    pub open_acts: u64,
     /// Envelopes that are not due yet.
     pub scheduled: u64,
     /// By how long the oldest due one is late, in seconds; none when none is late.

@@ -19,7 +19,7 @@ impl<S> Turn<'_, S> {
         self.by = Some(act);
         match deed {
             Deed::Retry { step } => self.retry(step.as_deref()),
-            Deed::Skip { step, answer } => self.skip(&step, answer.as_deref()),
+            Deed::Skip { step, answer } => self.skip(&step, answer.as_deref().map(str::as_bytes)),
             Deed::Compensate => self.compensate(),
             Deed::Abandon => self.abandon(),
         }

@@ -3,6 +3,7 @@
 use super::OperationId;
 use crate::inspect::Act;
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// Something that has happened, for [`advance`](super::Saga::advance).
@@ -40,7 +41,8 @@ pub struct Reply {
 
 /// What a person may do to a saga. A step is named as in [`LegId`](super::LegId): `reserve stock`, or
 /// `reserve stock#porto`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Deed {
     /// Ask again, now, for one step or for everything that waits or stands still; counted from anew.
     Retry {
@@ -53,7 +55,8 @@ pub enum Deed {
         step: String,
         /// The answer, as JSON of the type that says that it is done. Going forward the later steps
         /// lean on it, so it has to be given.
-        answer: Option<Bytes>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        answer: Option<String>,
     },
     /// Turn back.
     Compensate,
@@ -62,6 +65,15 @@ pub enum Deed {
 }
 
 impl Deed {
+    /// The step that it names.
+    pub fn step(&self) -> Option<&str> {
+        match self {
+            Self::Retry { step } => step.as_deref(),
+            Self::Skip { step, .. } => Some(step),
+            Self::Compensate | Self::Abandon => None,
+        }
+    }
+
     /// Its name where people and scripts read it.
     pub fn as_str(&self) -> &'static str {
         match self {

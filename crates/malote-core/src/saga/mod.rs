@@ -44,5 +44,5 @@ pub use instance::{Answered, Asking, Instance, Leg, Sent, Status, StepState, Sto
 pub use machine::Machine;
 pub use operation::{Direction, LegId, NoOperation, OperationId};
 pub use outline::{Outline, StepKind, StepOutline, UndoOutline};
-pub use port::{Loaded, SagaFilter, SagaRow, SagaStore};
+pub use port::{AskedDeed, DeedOutcome, Loaded, LogRow, Recalled, SagaCount, SagaFilter, SagaRow, SagaStore};
 pub use step::{Compensation, PerPart, Step, Whole, compensation, compensation_each, each, step};

@@ -1,6 +1,6 @@
-//! What a coordinator needs of a store.
+//! What a coordinator, and whoever obeys one, needs of a store.
 //!
-//! Two tables, in the service's own database, named alike in both stores:
+//! In the service's own database, named alike in both stores:
 //!
 //! | `saga` | |
 //! |---|---|
@@ -10,18 +10,38 @@
 //! | `state` | JSON as text, as the saga wrote it (never `jsonb`) |
 //! | `legs` | JSON as text: the steps that were reached |
 //! | `entries`, `revision` | see there |
-//! | `started_at`, `changed_at`, `ended_at` | by the database's clock |
-//! | `removed` | true for a tombstone: `state` and `legs` are gone |
+//! | `steps` | JSON as text: the names of the steps that wait or are open, for lists |
+//! | `started_at`, `changed_at`, `ended_at` | by the database's clock; `ended_at` when a final status is reached, cleared when it is left |
+//! | `removed` | true for a tombstone: `state`, `legs` and `steps` are empty |
 //!
 //! An index on `(definition, status, changed_at) WHERE NOT removed` serves lists, counts and alarms; one on
-//! `(ended_at) WHERE ended_at IS NOT NULL AND NOT removed` serves the janitor.
+//! `(ended_at) WHERE ended_at IS NOT NULL` serves the janitor.
 //!
 //! | `saga_log` | |
 //! |---|---|
 //! | `saga`, `n` | primary key: two coordinators cannot write the same transition |
 //! | `at` | by the database's clock |
 //! | `what`, `leg`, `direction`, `attempt`, `envelope`, `reason`, `actor` | as in [`Entry`](super::Entry) |
-//! | `trace` | the trace in which it was written |
+//! | `trace` | the `traceparent` of the transaction's cause |
+//!
+//! | `saga_definition` | |
+//! |---|---|
+//! | `definition`, `version` | primary key |
+//! | `outline` | JSON of an [`Outline`], so that a story can be shown without the service's code |
+//! | `seen_at` | when a process last said that it has code for it |
+//!
+//! | `saga_act` | |
+//! |---|---|
+//! | `id` | identity |
+//! | `saga`, `deed` | to which instance, and what (JSON of a [`Deed`]) |
+//! | `actor`, `reason`, `asked_at` | who, why, when |
+//! | `done_at`, `outcome`, `denied` | null until a coordinator has dealt with it |
+//!
+//! | `operation` | what a participant was asked |
+//! |---|---|
+//! | `consumer`, `id` | primary key; `id` is an [`OperationId`] as text |
+//! | `type`, `topic`, `key`, `payload` | its answer; all null: it was called off before it came |
+//! | `at` | by the database's clock |
 //!
 //! One turn of a coordinator is one transaction: admit the message (inbox), [`load_saga`](SagaStore::load_saga),
 //! [`advance`](super::Saga::advance), [`save_saga`](SagaStore::save_saga), append the commands to the outbox, set
@@ -29,13 +49,14 @@
 //! [`timer_id`](super::timer_id): set and fired in the transactions of the instance, so it can neither be lost
 //! nor fire twice.
 
-use super::{Entry, LegId, Status, Stored};
-use crate::{Store, StoreError};
+use super::{Deed, Entry, LegId, OperationId, Outline, Status, Stored};
+use crate::{Message, Store, StoreError, inspect::Act};
 use chrono::{DateTime, Utc};
+use serde::Serialize;
 use std::{future::Future, time::Duration};
 use uuid::Uuid;
 
-/// The part of a store in which sagas are kept.
+/// The part of a store in which sagas are kept, and what participants of sagas were asked.
 pub trait SagaStore: Store {
     /// Writes a new instance with its first entries; false, and nothing written, where one of this id
     /// exists or has existed (its tombstone counts).
@@ -50,8 +71,8 @@ pub trait SagaStore: Store {
     /// revision when it saves.
     fn load_saga(&self, tx: &mut Self::Tx, id: Uuid) -> impl Future<Output = Result<Loaded, StoreError>> + Send;
 
-    /// Writes a changed instance and adds to its log. The stored revision has to be the one that was
-    /// read, and grows by one; false, and nothing written, where it is another: somebody else was
+    /// Writes a changed instance and adds to its log. The stored revision has to be `instance.revision`,
+    /// the one that was read, and grows by one; false, and nothing written, where it is another: somebody else was
     /// faster, and the transaction must not commit. Reaching a final status is no exception.
     fn save_saga(
         &self,
@@ -60,23 +81,53 @@ pub trait SagaStore: Store {
         log: &[Entry],
     ) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
-    /// Leaves tombstones of at most `most` instances that ended longer ago than `kept`: state, steps and
-    /// log go, and id, definition, version and status stay, so that a late second start meets them.
-    /// Returns how many.
-    fn entomb_sagas(&self, kept: Duration, most: u32) -> impl Future<Output = Result<u64, StoreError>> + Send;
+    /// Writes down the definitions that this process has code for.
+    fn define_sagas(&self, outlines: &[Outline]) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Removes tombstones older than `kept`: longer than the longest redelivery, replay and recovery,
-    /// as the inbox. Returns how many.
-    fn remove_tombstones(&self, kept: Duration, most: u32) -> impl Future<Output = Result<u64, StoreError>> + Send;
+    /// The definitions and versions of instances that have not ended, with their number.
+    fn sagas_under_way(&self) -> impl Future<Output = Result<Vec<(String, u32, u64)>, StoreError>> + Send;
 
-    /// Instances without their state, the longest unchanged first, at most `most`.
-    fn sagas(&self, filter: &SagaFilter, most: u32) -> impl Future<Output = Result<Vec<SagaRow>, StoreError>> + Send;
+    /// Acts that nobody has dealt with, the oldest first, at most `most`: their numbers.
+    fn open_acts(&self, most: u32) -> impl Future<Output = Result<Vec<i64>, StoreError>> + Send;
 
-    /// One instance, without a transaction; none where it is not there, or only its tombstone.
-    fn saga(&self, id: Uuid) -> impl Future<Output = Result<Option<Stored>, StoreError>> + Send;
+    /// Takes an act to deal with it in this transaction; none where it is dealt with, or somebody else
+    /// is at it just now.
+    fn take_act(&self, tx: &mut Self::Tx, id: i64) -> impl Future<Output = Result<Option<AskedDeed>, StoreError>> + Send;
 
-    /// The history of an instance from its beginning, each entry with its time by the database's clock.
-    fn saga_log(&self, id: Uuid) -> impl Future<Output = Result<Vec<(DateTime<Utc>, Entry)>, StoreError>> + Send;
+    /// Writes down what came of an act, for whoever asked and in `audit` (act `saga retry`, `saga skip`, …;
+    /// target: the instance, and the step where one is named), in this transaction.
+    fn answer_act(
+        &self,
+        tx: &mut Self::Tx,
+        asked: &AskedDeed,
+        outcome: &DeedOutcome,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// What is known of an operation that `consumer` is asked for. Until the transaction ends, whoever
+    /// else asks about the same one waits.
+    fn recall(
+        &self,
+        tx: &mut Self::Tx,
+        consumer: &str,
+        operation: &OperationId,
+    ) -> impl Future<Output = Result<Recalled, StoreError>> + Send;
+
+    /// Writes down the answer to an operation; of two, the first stays.
+    fn remember(
+        &self,
+        tx: &mut Self::Tx,
+        consumer: &str,
+        operation: &OperationId,
+        answer: &Message,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Calls an operation off that has not come yet; changes nothing where it was answered.
+    fn call_off(
+        &self,
+        tx: &mut Self::Tx,
+        consumer: &str,
+        operation: &OperationId,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
 }
 
 /// What a store has of an instance.
@@ -101,6 +152,39 @@ impl Loaded {
     }
 }
 
+/// What a participant knows of an operation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Recalled {
+    /// Nothing: it comes for the first time, or has not been answered.
+    Unknown,
+    /// Its answer.
+    Answered(Message),
+    /// It was undone before it came: it must not be done any more.
+    CalledOff,
+}
+
+/// An act that a person asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AskedDeed {
+    /// Its number.
+    pub id: i64,
+    /// To which instance.
+    pub saga: Uuid,
+    /// Who, and why.
+    pub act: Act,
+    /// What.
+    pub deed: Deed,
+}
+
+/// What came of an act.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DeedOutcome {
+    /// Whether it was denied; nothing has changed then.
+    pub denied: bool,
+    /// How the saga stands now, or why it was denied and what to do instead.
+    pub says: String,
+}
+
 /// Chooses instances; what is not given chooses all.
 #[derive(Clone, Debug, Default)]
 pub struct SagaFilter {
@@ -117,7 +201,7 @@ pub struct SagaFilter {
 }
 
 /// An instance in a list.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SagaRow {
     /// The instance.
     pub id: Uuid,
@@ -135,4 +219,31 @@ pub struct SagaRow {
     pub started_at: DateTime<Utc>,
     /// When it changed last.
     pub changed_at: DateTime<Utc>,
+}
+
+/// A line of a history, as it is stored.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LogRow {
+    /// When, by the database's clock.
+    pub at: DateTime<Utc>,
+    /// In which trace (`traceparent`).
+    pub trace: Option<String>,
+    /// What it tells.
+    #[serde(flatten)]
+    pub entry: Entry,
+}
+
+/// How many instances of a definition are in a status.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SagaCount {
+    /// The definition's name.
+    pub definition: String,
+    /// The version.
+    pub version: u32,
+    /// The status; final ones are counted, too, while they are kept.
+    pub status: Status,
+    /// How many.
+    pub count: u64,
+    /// For how long the one that is unchanged for longest has been so, in seconds.
+    pub oldest_seconds: f64,
 }

@@ -15,6 +15,13 @@ pub enum Prune {
     Dead(Duration),
     /// Acts of people.
     Audit(Duration),
+    /// Sagas that have ended: state, steps and history go, a tombstone stays, so that a late second start
+    /// meets it.
+    Sagas(Duration),
+    /// Tombstones of sagas, by when the saga ended.
+    Tombstones(Duration),
+    /// What participants of sagas were asked, by when it was answered or called off.
+    Operations(Duration),
 }
 
 impl Prune {
@@ -25,13 +32,22 @@ impl Prune {
             Self::Answers(_) => "idempotency",
             Self::Dead(_) => "dead",
             Self::Audit(_) => "audit",
+            Self::Sagas(_) => "sagas",
+            Self::Tombstones(_) => "tombstones",
+            Self::Operations(_) => "operations",
         }
     }
 
     /// How long it is kept.
     pub fn keep(self) -> Duration {
         match self {
-            Self::Inbox(keep) | Self::Answers(keep) | Self::Dead(keep) | Self::Audit(keep) => keep,
+            Self::Inbox(keep)
+            | Self::Answers(keep)
+            | Self::Dead(keep)
+            | Self::Audit(keep)
+            | Self::Sagas(keep)
+            | Self::Tombstones(keep)
+            | Self::Operations(keep) => keep,
         }
     }
 }
