@@ -195,9 +195,9 @@ impl Message {
 }
 
 impl Envelope {
-    /// Reads the payload as an event.
+    /// Reads it as an event.
     pub fn open<E: Event>(&self) -> Result<E, Unfit> {
-        serde_json::from_slice(&self.payload).map_err(|e| Unfit::Decode(E::TYPE, e.to_string()))
+        E::open(self)
     }
 
     /// Bytes of key, payload and headers together.

@@ -1,6 +1,6 @@
 //! Events, and what a handler may return.
 
-use crate::{Message, Unfit};
+use crate::{Envelope, Message, Unfit};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// A fact with a public contract.
@@ -15,6 +15,11 @@ pub trait Event: Serialize + DeserializeOwned + Send + Sync + 'static {
 
     /// Ordering key: events of one topic and key are handled in the order in which they were written.
     fn key(&self) -> String;
+
+    /// Reads it from an envelope: from its payload, unless it wants to know more.
+    fn open(envelope: &Envelope) -> Result<Self, Unfit> {
+        serde_json::from_slice(&envelope.payload).map_err(|e| Unfit::Decode(Self::TYPE, e.to_string()))
+    }
 }
 
 /// An event's type and topic, as a value.

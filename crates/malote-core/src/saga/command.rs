@@ -1,7 +1,8 @@
 //! Commands: what a saga asks of a service, with the two answers that it takes.
 
-use crate::{Event, EventType};
-use serde::{Deserialize, Serialize};
+use super::Address;
+use crate::{Envelope, Event, EventType, Unfit};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
 /// A request to one service, with its answers.
@@ -17,6 +18,49 @@ pub trait Command: Event {
 
 /// The answer to a command: what a participant's handler returns.
 pub type Answer<C> = Result<<C as Command>::Done, <C as Command>::Refused>;
+
+/// A command with the saga's address, for a handler that wants to know which operation it serves, or which
+/// one it is to undo: `async fn void(asked: Addressed<Void>, tx: &mut Tx) -> Outcome<Answer<Void>>`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Addressed<C> {
+    /// What is asked.
+    pub command: C,
+    /// For which saga; none where no saga asks.
+    pub address: Option<Address>,
+}
+
+/// Written as the command alone: the address travels in the envelope's attributes.
+impl<C: Serialize> Serialize for Addressed<C> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.command.serialize(serializer)
+    }
+}
+
+/// Read as the command alone; the address comes with the envelope, see [`Event::open`].
+impl<'de, C: Deserialize<'de>> Deserialize<'de> for Addressed<C> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        C::deserialize(deserializer).map(|command| Self { command, address: None })
+    }
+}
+
+impl<C: Command> Event for Addressed<C> {
+    const TYPE: &'static str = C::TYPE;
+    fn topic() -> &'static str {
+        C::topic()
+    }
+    fn key(&self) -> String {
+        self.command.key()
+    }
+    fn open(envelope: &Envelope) -> Result<Self, Unfit> {
+        let address = Address::of(envelope).map_err(|bad| Unfit::Decode(C::TYPE, bad.to_string()))?;
+        C::open(envelope).map(|command| Self { command, address })
+    }
+}
+
+impl<C: Command> Command for Addressed<C> {
+    type Done = C::Done;
+    type Refused = C::Refused;
+}
 
 /// The refusal of a command that cannot be refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -36,7 +36,7 @@ mod turn;
 
 pub use address::{Address, BadAddress, DEFINITION, INSTANCE, OPERATION, Reception, Row, UNDOES, VERSION};
 pub use check::{BadDefinition, Mistake};
-pub use command::{Answer, Command, CommandType, Never};
+pub use command::{Addressed, Answer, Command, CommandType, Never};
 pub use decision::{Decision, Entry, Idle, Send, Timer, Verdict, What, timer_id};
 pub use definition::{Group, Saga};
 pub use input::{Deed, Input, Reply};

@@ -1,5 +1,6 @@
 //! What names an intention, so that asking twice is asking once.
 
+use crate::IdempotencyKey;
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 use uuid::Uuid;
@@ -89,6 +90,14 @@ pub struct OperationId {
     pub direction: Direction,
     /// Counts from 1.
     pub attempt: u32,
+}
+
+impl OperationId {
+    /// What an outside provider gets as its key: the same whenever this operation is asked for, in any
+    /// process, and fit for an HTTP header.
+    pub fn idempotency_key(&self) -> IdempotencyKey {
+        IdempotencyKey(Uuid::new_v5(&self.saga, self.to_string().as_bytes()).to_string())
+    }
 }
 
 impl fmt::Display for OperationId {

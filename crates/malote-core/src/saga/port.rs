@@ -92,7 +92,11 @@ pub trait SagaStore: Store {
 
     /// Takes an act to deal with it in this transaction; none where it is dealt with, or somebody else
     /// is at it just now.
-    fn take_act(&self, tx: &mut Self::Tx, id: i64) -> impl Future<Output = Result<Option<AskedDeed>, StoreError>> + Send;
+    fn take_act(
+        &self,
+        tx: &mut Self::Tx,
+        id: i64,
+    ) -> impl Future<Output = Result<Option<AskedDeed>, StoreError>> + Send;
 
     /// Writes down what came of an act, for whoever asked and in `audit` (act `saga retry`, `saga skip`, …;
     /// target: the instance, and the step where one is named), in this transaction.
