@@ -50,6 +50,7 @@ mod outbox;
 mod relay;
 mod retention;
 mod runtime;
+pub mod saga;
 mod service;
 mod supervise;
 pub mod telemetry;

@@ -9,6 +9,7 @@ use crate::{
     janitor::Janitor,
     observer::Observer,
     relay::Relay,
+    saga::Desk,
     service::Service,
     supervise::{Beat, Ended, Part, Supervisor},
     timer::Timer,
@@ -125,6 +126,13 @@ fn start<S: FullStore>(service: &Arc<Service<S>>, tasks: &mut Supervisor, contex
         tasks.keep(part("consumer", patient), move |beat| consume(service.clone(), who, beat, told.clone()));
         let service = of();
         tasks.keep(part("retries", patient), move |beat| retry(service.clone(), who, beat, parked.clone()));
+    }
+    if let Some(sagas) = &service.sagas {
+        let coordinator = sagas.coordinator().clone();
+        tasks.keep(part("sagas", stall), move |beat| {
+            let desk = Desk::new(coordinator.clone(), beat);
+            async move { Ok(desk.run().await?) }
+        });
     }
     let service = of();
     tasks.keep(part("timers", stall), move |beat| time(service.clone(), beat));

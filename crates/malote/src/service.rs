@@ -1,10 +1,14 @@
 //! One named participant: a store, a transport, and what it reacts to.
 
-use crate::{Outbox, Retention};
+use crate::{
+    Outbox, Retention,
+    saga::{Answers, GIVEN_UP, Obey, Obeyed, Obeying, Remote, Sagas},
+};
 use malote_core::{
-    BoxFuture, Budget, Effect, Envelope, Event, EventType, Events, Failure, Handler, IdempotencyKey, Message, Outcome,
-    Record, Store, Transport,
+    BoxFuture, Budget, Effect, Envelope, Event, EventType, Events, Failure, FullStore, Handler, IdempotencyKey,
+    Message, Outcome, Record, Store, Transaction, Transport, Unfit,
     retry::{Backoff, Policy},
+    saga::{Answer, Command, CommandType},
     topology::{Reaction, Route, ServiceFlow},
 };
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -21,6 +25,7 @@ pub struct Service<S: Store> {
     pub(crate) guard: Option<Guard>,
     pub(crate) settings: Settings,
     pub(crate) faults: Vec<String>,
+    pub(crate) sagas: Option<Sagas<S>>,
     flow: ServiceFlow,
 }
 
@@ -31,6 +36,8 @@ pub(crate) type Guard = Box<dyn Fn(&Envelope) -> Outcome + Send + Sync>;
 pub(crate) struct Entry<S: Store> {
     pub reactor: Reactor<S>,
     pub policy: Option<Policy>,
+    /// Of a command: where its answers go.
+    pub answers: Option<String>,
 }
 
 /// How a service is run.
@@ -83,12 +90,13 @@ pub(crate) enum Reactor<S: Store> {
 
 /// Opens an envelope and handles it in a transaction.
 pub(crate) trait Handle<S: Store>: Send + Sync {
-    fn handle<'t>(&'t self, envelope: &Envelope, tx: &'t mut S::Tx) -> BoxFuture<'t, Outcome<Vec<Message>>>;
+    /// What it says is sealed already.
+    fn handle<'t>(&'t self, envelope: &Envelope, tx: &'t mut S::Tx) -> BoxFuture<'t, Outcome<Vec<Envelope>>>;
 }
 
 /// What an effect left to be written down.
 pub(crate) type Note<S> =
-    Box<dyn for<'t> FnOnce(&'t mut <S as Store>::Tx) -> BoxFuture<'t, Outcome<Vec<Message>>> + Send>;
+    Box<dyn for<'t> FnOnce(&'t mut <S as Store>::Tx) -> BoxFuture<'t, Outcome<Vec<Envelope>>> + Send>;
 
 /// Opens an envelope and calls the outside with it.
 pub(crate) trait Call<S: Store>: Send + Sync {
@@ -98,9 +106,12 @@ pub(crate) trait Call<S: Store>: Send + Sync {
 struct Opened<M, H>(H, std::marker::PhantomData<fn(M)>);
 
 impl<S: Store, M: 'static, H: Handler<S, M>> Handle<S> for Opened<M, H> {
-    fn handle<'t>(&'t self, envelope: &Envelope, tx: &'t mut S::Tx) -> BoxFuture<'t, Outcome<Vec<Message>>> {
+    fn handle<'t>(&'t self, envelope: &Envelope, tx: &'t mut S::Tx) -> BoxFuture<'t, Outcome<Vec<Envelope>>> {
         match envelope.open::<H::Consumes>() {
-            Ok(event) => Box::pin(async move { written(self.0.handle(event, tx).await?) }),
+            Ok(event) => Box::pin(async move {
+                let events = self.0.handle(event, tx).await?;
+                sealed(tx, events)
+            }),
             Err(unfit) => Box::pin(std::future::ready(Err(Failure::reject(unfit.to_string())))),
         }
     }
@@ -128,17 +139,25 @@ where
         Box::pin(async move {
             let yielded = self.effect.call(event, key).await?;
             let record = self.record.clone();
-            let note: Note<S> = Box::new(move |tx| Box::pin(async move { written(record.record(yielded, tx).await?) }));
+            let note: Note<S> = Box::new(move |tx| {
+                Box::pin(async move {
+                    let events = record.record(yielded, tx).await?;
+                    sealed(tx, events)
+                })
+            });
             Ok(note)
         })
     }
 }
 
-fn written(events: impl Events) -> Outcome<Vec<Message>> {
-    let mut messages = Vec::new();
-    // an event that cannot be written as JSON will not be written tomorrow either
-    events.write(&mut messages).map_err(|unfit| Failure::reject(unfit.to_string()))?;
-    Ok(messages)
+/// Seals what a handler says.
+fn sealed<T: Transaction>(tx: &mut T, events: impl Events) -> Outcome<Vec<Envelope>> {
+    let mut messages: Vec<Message> = Vec::new();
+    // an event that cannot be written as JSON, or is too large, will not be any better tomorrow
+    let unfit = |unfit: Unfit| Failure::reject(unfit.to_string());
+    events.write(&mut messages).map_err(unfit)?;
+    let sealer = tx.sealer();
+    messages.into_iter().map(|message| sealer.seal(message).map_err(unfit)).collect()
 }
 
 impl<S: Store> Service<S> {
@@ -152,6 +171,7 @@ impl<S: Store> Service<S> {
             guard: None,
             settings: Settings::default(),
             faults: Vec::new(),
+            sagas: None,
             flow: ServiceFlow { name: name.into(), ..ServiceFlow::default() },
         }
     }
@@ -176,14 +196,23 @@ impl<S: Store> Service<S> {
         self.route::<E::Consumes, O>(Reaction::Effect, Reactor::Effect(Box::new(noted)), policy)
     }
 
-    fn route<E: Event, O: Events>(mut self, by: Reaction, reactor: Reactor<S>, policy: Option<Policy>) -> Self {
+    fn route<E: Event, O: Events>(self, by: Reaction, reactor: Reactor<S>, policy: Option<Policy>) -> Self {
         let mut emits = Vec::new();
         O::types(&mut emits);
-        if self.routes.insert(E::TYPE.to_owned(), Entry { reactor, policy }).is_some() {
-            self.faults.push(format!("service {} has two handlers for {}: one must do", self.name, E::TYPE));
-        }
-        self.flow.routes.push(Route { consumes: EventType::of::<E>(), by, emits });
+        let route = Route { consumes: EventType::of::<E>(), by, emits };
+        self.routed(route, Entry { reactor, policy, answers: None })
+    }
+
+    fn routed(mut self, route: Route, entry: Entry<S>) -> Self {
+        self.react_to(&route.consumes.name, entry);
+        self.flow.routes.push(route);
         self
+    }
+
+    fn react_to(&mut self, kind: &str, entry: Entry<S>) {
+        if self.routes.insert(kind.to_owned(), entry).is_some() {
+            self.faults.push(format!("service {} has two handlers for {kind}: one must do", self.name));
+        }
     }
 
     /// Declares an event that the service's edge emits, unasked by an event.
@@ -263,5 +292,65 @@ impl<S: Store> Service<S> {
     /// For edges: begins transactions in which this service speaks.
     pub fn outbox(&self) -> Outbox<S> {
         Outbox::new(&self.name, self.store.clone())
+    }
+}
+
+/// Sagas: obeying their commands, and coordinating them.
+impl<S: FullStore> Service<S> {
+    /// Adds the handler of a command: `async fn(command, &mut Tx) -> Outcome<Answer<Command>>`. Asked for the
+    /// same operation again it is not run again, and the answer is the same; an operation that was undone
+    /// before it came is not done at all. A handler that undoes something must accept that it was never
+    /// done. See [`Addressed`](malote_core::saga::Addressed) for one that wants to know which operation.
+    pub fn command<M, H>(self, handler: H) -> Self
+    where
+        M: 'static,
+        H: Handler<S, M, Emits = Answer<<H as Handler<S, M>>::Consumes>>,
+        H::Consumes: Command,
+    {
+        let policy = handler.policy();
+        let obeyed: Box<dyn Obey<S>> = Box::new(Obeyed(handler, std::marker::PhantomData::<fn(M)>));
+        let obeying = Obeying::new(&self.name, &self.store, obeyed);
+        self.obeys::<H::Consumes>(Reaction::Handler, Reactor::Handler(Box::new(obeying)), policy)
+    }
+
+    /// Adds a command that is obeyed by a call to the outside, and what writes down what came of it and
+    /// gives the answer: `async fn(yielded, &mut Tx) -> Outcome<Answer<Command>>`. The key of the call is that of the
+    /// operation: the same whenever it is asked for.
+    pub fn command_effect<M, E, R>(self, effect: E, record: R) -> Self
+    where
+        M: 'static,
+        E: Effect<M>,
+        E::Consumes: Command,
+        R: Record<S, E::Yields, Answer<<E as Effect<M>>::Consumes>>,
+    {
+        let policy = effect.policy();
+        let remote = Remote::<S, M, E, R>::new(&self.name, &self.store, effect, record);
+        self.obeys::<E::Consumes>(Reaction::Effect, Reactor::Effect(Box::new(remote)), policy)
+    }
+
+    fn obeys<C: Command>(self, by: Reaction, reactor: Reactor<S>, policy: Option<Policy>) -> Self {
+        let emits = CommandType::of::<C>().answers().cloned().collect();
+        let answers = Some(C::Done::topic().to_owned());
+        self.routed(Route { consumes: EventType::of::<C>(), by, emits }, Entry { reactor, policy, answers })
+    }
+
+    /// Coordinates these sagas: their answers and timers come to this service.
+    pub fn sagas(mut self, sagas: Sagas<S>) -> Self {
+        let coordinator = sagas.coordinator().clone();
+        self.faults.extend(coordinator.check(&self.name));
+        if self.sagas.is_some() {
+            self.faults.push(format!("service {} has sagas twice: define all of them in one", self.name));
+        }
+        let entry = || {
+            let reactor = Reactor::Handler(Box::new(Answers(coordinator.clone())));
+            Entry { reactor, policy: None, answers: None }
+        };
+        self.react_to(GIVEN_UP, entry());
+        self.flow.emits.extend(coordinator.emits());
+        for route in coordinator.routes() {
+            self = self.routed(route, entry());
+        }
+        self.sagas = Some(sagas);
+        self
     }
 }

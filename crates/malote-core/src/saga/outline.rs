@@ -172,7 +172,8 @@ impl Outline {
         undos.map(|undo| undo.asks.command.clone()).collect()
     }
 
-    fn routes(&self) -> Vec<Route> {
+    /// What the service of the saga reacts to, and emits in turn.
+    pub fn routes(&self) -> Vec<Route> {
         let mut routes: Vec<Route> = Vec::new();
         let mut add = |consumes: &EventType, emits: Vec<EventType>| {
             let known = routes.iter().position(|route| route.consumes == *consumes);

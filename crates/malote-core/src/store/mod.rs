@@ -19,6 +19,7 @@ pub use upkeep::{KeptStore, Prune, Pruned};
 use crate::{
     Class, Envelope, Sealer,
     relay::{Cursor, Window},
+    saga::SagaStore,
 };
 use chrono::NaiveDate;
 use std::{error::Error, future::Future, time::Duration};
@@ -118,8 +119,8 @@ pub trait Transaction: Send + 'static {
 }
 
 /// All that a service needs of its database.
-pub trait FullStore: ParkingStore + TimerStore + KeptStore + crate::inspect::Inspect {}
-impl<S: ParkingStore + TimerStore + KeptStore + crate::inspect::Inspect> FullStore for S {}
+pub trait FullStore: ParkingStore + TimerStore + KeptStore + SagaStore + crate::inspect::Inspect {}
+impl<S: ParkingStore + TimerStore + KeptStore + SagaStore + crate::inspect::Inspect> FullStore for S {}
 
 /// What the inbox remembers of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

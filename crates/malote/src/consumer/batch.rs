@@ -5,13 +5,14 @@ use super::{
     work::{Fault, Task, Trouble, Work},
 };
 use crate::{
+    saga,
     service::Handle,
     telemetry::{self, metrics::messaging},
 };
 use futures::FutureExt;
 use malote_core::{
-    Admission, Cause, Class, Dead, Envelope, Failed, Failure, FullStore, History, Lane, LaneState, Message, Outcome,
-    ToPark, Transaction,
+    Admission, Cause, Class, Dead, Envelope, Failed, Failure, FullStore, History, Lane, LaneState, Outcome, ToPark,
+    Transaction,
     isolation::{Isolation, Next},
     retry,
 };
@@ -238,6 +239,7 @@ impl<S: FullStore> Consumer<S> {
                 written.lanes.insert(work.lane.clone(), LaneState::Busy);
             }
             Sentence::Dead(dead) => {
+                written.out.extend(self.tell_of(tx, work, &dead));
                 written.dead.push(*dead);
                 written.lanes.insert(work.lane.clone(), LaneState::Passing);
             }
@@ -300,7 +302,7 @@ impl<S: FullStore> Consumer<S> {
             Err(failure) => Err(failure),
         };
         let out = match handled {
-            Ok(messages) => self.seal(tx, messages),
+            Ok(sealed) => Ok(sealed),
             Err(failure) => {
                 let fault = Fault::of(&self.service.store, failure);
                 tracing::Span::current().record("error.type", fault.class.as_str());
@@ -341,10 +343,13 @@ impl<S: FullStore> Consumer<S> {
         Cause { trace: telemetry::current().or(cause.trace), ..cause }
     }
 
-    pub(super) fn seal(&self, tx: &mut S::Tx, messages: Vec<Message>) -> Result<Vec<Envelope>, Fault> {
-        let sealer = tx.sealer();
-        let sealed: Result<Vec<_>, _> = messages.into_iter().map(|m| sealer.seal(m)).collect();
-        sealed.map_err(|unfit| Fault::of_class(Class::Final, &unfit.to_string()))
+    /// For the saga that asked, if one did: a command was given up, and no answer will come.
+    pub(super) fn tell_of(&self, tx: &mut S::Tx, work: &Work<'_, S>, dead: &Dead) -> Option<Envelope> {
+        let envelope = work.envelope().filter(|_| !malote_core::planted::is("saga-given-up-untold"))?;
+        let answers = self.service.routes.get(&envelope.kind)?.answers.as_deref();
+        let (message, attributes) = saga::given_up(envelope, answers, dead.class, &dead.reason)?;
+        tx.sealer().cause = self.cause_of(envelope);
+        saga::seal(tx, message, attributes).ok()
     }
 
     /// Gives a message up, in a transaction of its own.
@@ -362,6 +367,9 @@ impl<S: FullStore> Consumer<S> {
         };
         if new {
             self.service.store.set_aside(&mut tx, dead).await?;
+            if let Some(notice) = self.tell_of(&mut tx, work, dead) {
+                tx.append(vec![notice]).await?;
+            }
         }
         self.runs_ended(&mut tx, std::slice::from_ref(work)).await?;
         Ok(tx.commit().await?)

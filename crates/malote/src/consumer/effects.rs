@@ -181,8 +181,7 @@ impl<S: FullStore> Consumer<S> {
 
     /// Runs what an effect left to be written down.
     pub(super) async fn write_down(&self, tx: &mut S::Tx, note: Note<S>) -> Result<(), Trouble> {
-        let noted = note(tx).await.map_err(|failure| Trouble::Message(Fault::of(&self.service.store, failure)))?;
-        let out = self.seal(tx, noted).map_err(Trouble::Message)?;
+        let out = note(tx).await.map_err(|failure| Trouble::Message(Fault::of(&self.service.store, failure)))?;
         if !out.is_empty() {
             tx.append(out).await.map_err(Trouble::at_commit)?;
         }

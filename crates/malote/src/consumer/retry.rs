@@ -142,7 +142,9 @@ impl<S: FullStore> Retrier<S> {
                     }
                     Err(fault) => {
                         tx.end_savepoint(true).await?;
-                        self.settle(tx, head, &self.ending(work, head, &fault)).await
+                        let ending = self.ending(work, head, &fault);
+                        self.tell_of(&mut tx, work, &ending).await?;
+                        self.settle(tx, head, &ending).await
                     }
                 }
             }
@@ -156,7 +158,24 @@ impl<S: FullStore> Retrier<S> {
     }
 
     async fn after_failure(&self, work: &Work<'_, S>, head: &Parked, fault: &Fault) -> Result<Settled, StoreError> {
-        self.settle_alone(head, &self.ending(work, head, fault)).await
+        let ending = self.ending(work, head, fault);
+        let mut tx = self.0.service.store.begin(self.0.outbox.sealer(Cause::default())).await?;
+        let trouble = |trouble: Trouble| StoreError {
+            doing: format!("settling {}", head.what),
+            class: trouble.class(),
+            source: trouble.why().into(),
+        };
+        self.tell_of(&mut tx, work, &ending).await.map_err(trouble)?;
+        self.settle(tx, head, &ending).await.map_err(trouble)
+    }
+
+    /// A saga that asked for what is given up is told so, in the transaction that gives it up.
+    async fn tell_of(&self, tx: &mut S::Tx, work: &Work<'_, S>, ending: &Ending) -> Result<(), Trouble> {
+        let Ending::Dead { dead, .. } = ending else { return Ok(()) };
+        match self.0.tell_of(tx, work, dead) {
+            Some(notice) => Ok(tx.append(vec![notice]).await?),
+            None => Ok(()),
+        }
     }
 
     /// What becomes of a head after an attempt that failed.
