@@ -11,4 +11,14 @@ SELECT count(*) AS rows
         SELECT FROM malote.inbox
          WHERE $1 = 'inbox' AND state IN ('done', 'discarded') AND at < (SELECT malote.clock()) - $2 * interval '1 microsecond'
            AND day < (((SELECT malote.clock()) - $2 * interval '1 microsecond') AT TIME ZONE 'UTC')::date
+        UNION ALL
+        SELECT FROM malote.saga
+         WHERE $1 = 'sagas' AND NOT removed AND ended_at IS NOT NULL
+           AND ended_at <= (SELECT malote.clock()) - $2 * interval '1 microsecond'
+        UNION ALL
+        SELECT FROM malote.saga
+         WHERE $1 = 'tombstones' AND removed AND ended_at <= (SELECT malote.clock()) - $2 * interval '1 microsecond'
+        UNION ALL
+        SELECT FROM malote.operation
+         WHERE $1 = 'operations' AND at <= (SELECT malote.clock()) - $2 * interval '1 microsecond'
         LIMIT $3) AS old

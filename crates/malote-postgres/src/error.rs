@@ -70,6 +70,9 @@ pub enum Problem {
     /// A payload column of a type that is not known.
     #[error("the payload is of type {0}; json, jsonb, text, character varying or bytea are needed")]
     Payload(String),
+    /// What was asked for cannot be done.
+    #[error("{0}")]
+    Refused(&'static str),
     /// The database's own error.
     #[error(transparent)]
     Database(sqlx::Error),
@@ -106,6 +109,7 @@ impl Problem {
             | Self::Unended
             | Self::Table(_)
             | Self::Payload(_)
+            | Self::Refused(_)
             | Self::Unfit(_) => Class::Final,
         }
     }

@@ -8,6 +8,7 @@
 use crate::{
     Postgres,
     keeper::{Partition, Step},
+    sql::Statement,
     store::{Inner, micros},
 };
 use chrono::NaiveDate;
@@ -37,17 +38,22 @@ impl Inner {
                 tx.commit().await?;
                 Ok(batch(rows, most))
             }
-            Prune::Answers(keep) | Prune::Audit(keep) => {
-                let audit = matches!(what, Prune::Audit(_));
-                let statement = if audit { &self.sql.prune_audit } else { &self.sql.forget };
-                let mut session = self.session().await?;
-                let gone = statement.query().bind(micros(keep)).bind(i64::from(most));
-                let rows = gone.execute(&mut *session).await?.rows_affected();
-                session.done().await?;
-                Ok(batch(rows, most))
-            }
+            Prune::Answers(_) => self.prune_by(&self.sql.forget, what, most).await,
+            Prune::Audit(_) => self.prune_by(&self.sql.prune_audit, what, most).await,
+            Prune::Sagas(_) => self.prune_by(&self.sql.prune_sagas, what, most).await,
+            Prune::Tombstones(_) => self.prune_by(&self.sql.prune_tombstones, what, most).await,
+            Prune::Operations(_) => self.prune_by(&self.sql.prune_operations, what, most).await,
             _ => Ok(Pruned::default()),
         }
+    }
+
+    /// By one statement, which takes microseconds to keep and the most rows.
+    async fn prune_by(&self, statement: &Statement, what: Prune, most: u32) -> Result<Pruned, sqlx::Error> {
+        let mut session = self.session().await?;
+        let gone = statement.query().bind(micros(what.keep())).bind(i64::from(most));
+        let rows = gone.execute(&mut *session).await?.rows_affected();
+        session.done().await?;
+        Ok(batch(rows, most))
     }
 
     /// Counts what is due, up to `most`.

@@ -44,6 +44,7 @@ mod parked;
 mod planted;
 mod record;
 mod relay;
+mod saga;
 mod scheduled;
 mod settle;
 mod sql;

@@ -8,10 +8,11 @@ use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 const MIGRATIONS: &[(i32, &str, &str)] = &[
     (1, "first", include_str!("../sql/migrations/0001_first.sql")),
     (2, "waiting", include_str!("../sql/migrations/0002_waiting.sql")),
+    (3, "sagas", include_str!("../sql/migrations/0003_sagas.sql")),
 ];
 
 /// The version of the tables that this library knows.
-pub(crate) const KNOWN: i64 = 2;
+pub(crate) const KNOWN: i64 = 3;
 
 impl Postgres {
     /// Brings malote's tables to this version. Any number of processes may do it at once and as often

@@ -40,6 +40,11 @@ impl Status {
         }
     }
 
+    /// The status of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == name)
+    }
+
     /// Whether nothing happens to it any more by itself, whatever comes.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Completed | Self::Compensated | Self::Abandoned)
@@ -261,6 +266,13 @@ impl<S> Instance<S> {
     /// back what was not undone.
     pub fn open(&self) -> impl Iterator<Item = &Leg> {
         self.legs.iter().filter(|leg| leg.is_open(self.heading))
+    }
+
+    /// The steps that wait, or keep it from going on; none of an instance that has ended.
+    pub fn waiting(&self) -> Vec<LegId> {
+        let waits = |leg: &&Leg| leg.state.is_pending() || leg.is_open(self.heading);
+        let ended = self.status.is_final();
+        self.legs.iter().filter(|_| !ended).filter(waits).map(|leg| leg.id.clone()).collect()
     }
 
     fn with<T>(self, state: T) -> (S, Instance<T>) {

@@ -14,8 +14,9 @@
 //! | `started_at`, `changed_at`, `ended_at` | by the database's clock; `ended_at` when a final status is reached, cleared when it is left |
 //! | `removed` | true for a tombstone: `state`, `legs` and `steps` are empty |
 //!
-//! An index on `(definition, status, changed_at) WHERE NOT removed` serves lists, counts and alarms; one on
-//! `(ended_at) WHERE ended_at IS NOT NULL` serves the janitor.
+//! An index on `(definition, version, status, changed_at) WHERE NOT removed` serves lists, counts and alarms: few
+//! are the different beginnings of it, so each is gone into by itself. One on `ended_at` of what is whole and one of
+//! tombstones serve the janitor.
 //!
 //! | `saga_log` | |
 //! |---|---|
@@ -40,7 +41,7 @@
 //! | `operation` | what a participant was asked |
 //! |---|---|
 //! | `consumer`, `id` | primary key; `id` is an [`OperationId`] as text |
-//! | `type`, `topic`, `key`, `payload` | its answer; all null: it was called off before it came |
+//! | `type`, `topic`, `key`, `content_type`, `payload` | its answer; all null: it was called off before it came |
 //! | `at` | by the database's clock |
 //!
 //! One turn of a coordinator is one transaction: admit the message (inbox), [`load_saga`](SagaStore::load_saga),
@@ -53,7 +54,7 @@ use super::{Deed, Entry, LegId, OperationId, Outline, Status, Stored};
 use crate::{Message, Store, StoreError, inspect::Act};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
-use std::{future::Future, time::Duration};
+use std::{fmt, future::Future, time::Duration};
 use uuid::Uuid;
 
 /// The part of a store in which sagas are kept, and what participants of sagas were asked.
@@ -180,6 +181,21 @@ pub struct AskedDeed {
     pub deed: Deed,
 }
 
+impl AskedDeed {
+    /// The act's name in `audit`.
+    pub fn name(&self) -> String {
+        format!("saga {}", self.deed.as_str())
+    }
+
+    /// What it is done to, for `audit`.
+    pub fn target(&self) -> String {
+        match self.deed.step() {
+            Some(step) => format!("saga {}, step {step}", self.saga),
+            None => format!("saga {}", self.saga),
+        }
+    }
+}
+
 /// What came of an act.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeedOutcome {
@@ -187,6 +203,14 @@ pub struct DeedOutcome {
     pub denied: bool,
     /// How the saga stands now, or why it was denied and what to do instead.
     pub says: String,
+}
+
+/// As it stands in `audit`.
+impl fmt::Display for DeedOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let denied = if self.denied { "denied: " } else { "" };
+        write!(f, "{denied}{}", self.says)
+    }
 }
 
 /// Chooses instances; what is not given chooses all.
@@ -202,6 +226,14 @@ pub struct SagaFilter {
     pub older_than: Option<Duration>,
     /// Of which a pending or open step has this name.
     pub step: Option<String>,
+}
+
+impl SagaFilter {
+    /// The statuses to look into: of what has ended no step waits.
+    pub fn wanted(&self) -> Vec<Status> {
+        let asked = |status: &Status| self.statuses.is_empty() || self.statuses.contains(status);
+        Status::ALL.into_iter().filter(asked).filter(|status| self.step.is_none() || !status.is_final()).collect()
+    }
 }
 
 /// An instance in a list.
@@ -246,7 +278,7 @@ pub struct SagaCount {
     pub version: u32,
     /// The status; final ones are counted, too, while they are kept.
     pub status: Status,
-    /// How many.
+    /// How many; counted up to 100,000, and final ones up to 10,000: that number then says "so many, or more".
     pub count: u64,
     /// For how long the one that is unchanged for longest has been so, in seconds.
     pub oldest_seconds: f64,

@@ -18,6 +18,7 @@ pub use upkeep::{KeptStore, Prune, Pruned};
 
 use crate::{
     Class, Envelope, Sealer,
+    inspect::Inspect,
     relay::{Cursor, Window},
     saga::SagaStore,
 };
@@ -119,8 +120,8 @@ pub trait Transaction: Send + 'static {
 }
 
 /// All that a service needs of its database.
-pub trait FullStore: ParkingStore + TimerStore + KeptStore + SagaStore + crate::inspect::Inspect {}
-impl<S: ParkingStore + TimerStore + KeptStore + SagaStore + crate::inspect::Inspect> FullStore for S {}
+pub trait FullStore: ParkingStore + TimerStore + KeptStore + SagaStore + Inspect {}
+impl<S: ParkingStore + TimerStore + KeptStore + SagaStore + Inspect> FullStore for S {}
 
 /// What the inbox remembers of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -84,7 +84,7 @@ impl Inner {
         row.map(|row| Letter::read(id, &row)).transpose()
     }
 
-    pub(super) async fn note(
+    pub(crate) async fn note(
         &self,
         connection: &mut PgConnection,
         act: &Act,

@@ -13,7 +13,7 @@ const OLD_SECONDS: f64 = 300.0;
 /// More log than this kept for a slot is worth a look.
 const MUCH_LOG: i64 = 1 << 30;
 
-const TABLES: [&str; 13] = [
+const TABLES: [&str; 18] = [
     "migration",
     "outbox",
     "relay",
@@ -27,6 +27,11 @@ const TABLES: [&str; 13] = [
     "run",
     "scheduled",
     "audit",
+    "saga",
+    "saga_log",
+    "saga_definition",
+    "saga_act",
+    "operation",
 ];
 
 impl Inner {

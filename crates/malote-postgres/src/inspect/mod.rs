@@ -11,6 +11,7 @@ mod doctor_tables;
 mod list;
 mod redrive;
 mod replay;
+mod saga;
 mod status;
 
 use crate::{
@@ -24,8 +25,10 @@ use malote_core::{
         Act, Acted, Asked, AuditRow, DeadRow, Filter, Finding, Inspect, OutboxRow, ParkedRow, Redrive, Replay,
         ScheduledRow, Status,
     },
+    saga::{Deed, DeedOutcome, LogRow, Outline, SagaFilter, SagaRow, Stored},
 };
 use sqlx::{Executor, Postgres as Db, postgres::PgArguments, query::Query};
+use uuid::Uuid;
 
 impl Inspect for Postgres {
     fn status(&self) -> Asked<'_, Status> {
@@ -48,6 +51,24 @@ impl Inspect for Postgres {
     }
     fn audit(&self, most: u32) -> Asked<'_, Vec<AuditRow>> {
         Box::pin(async move { self.told("listing acts", self.inner.list_audit(most).await) })
+    }
+    fn sagas<'a>(&'a self, filter: &'a SagaFilter, most: u32) -> Asked<'a, Vec<SagaRow>> {
+        Box::pin(async move { self.told("listing sagas", self.inner.list_sagas(filter, most).await) })
+    }
+    fn saga(&self, id: Uuid) -> Asked<'_, Option<Stored>> {
+        Box::pin(async move { self.told("reading a saga", self.inner.show_saga(id).await) })
+    }
+    fn saga_log(&self, id: Uuid) -> Asked<'_, Vec<LogRow>> {
+        Box::pin(async move { self.told("reading the history of a saga", self.inner.list_saga_log(id).await) })
+    }
+    fn saga_definitions(&self) -> Asked<'_, Vec<Outline>> {
+        Box::pin(async move { self.told("listing definitions of sagas", self.inner.list_saga_definitions().await) })
+    }
+    fn ask_deed<'a>(&'a self, act: &'a Act, saga: Uuid, deed: &'a Deed) -> Asked<'a, i64> {
+        Box::pin(async move { self.inner.ask_deed(act, saga, deed).await })
+    }
+    fn deed_outcome(&self, id: i64) -> Asked<'_, Option<DeedOutcome>> {
+        Box::pin(async move { self.told("asking what came of an act", self.inner.deed_outcome(id).await) })
     }
     fn doctor(&self) -> Asked<'_, Vec<Finding>> {
         Box::pin(async move { Ok(self.inner.doctor().await) })

@@ -14,6 +14,7 @@ impl Inner {
         let relays = self.sql.status_relays.query().fetch_all(&mut *session).await?;
         let consumers = self.sql.status_consumers.query().fetch_all(&mut *session).await?;
         let rest = self.sql.status_rest.query().fetch_one(&mut *session).await?;
+        let sagas = self.saga_counts(&mut session).await?;
         let oldest_transaction = self.oldest_transaction(&mut session).await?;
         session.done().await?;
         Ok(Status {
@@ -21,6 +22,8 @@ impl Inner {
             relays: relays.iter().map(relay).collect::<Result<_, _>>()?,
             consumers: consumers.iter().map(consumer).collect::<Result<_, _>>()?,
             relay_dead: number(&rest, "relay_dead")?,
+            sagas,
+            open_acts: number(&rest, "open_acts")?,
             scheduled: number(&rest, "scheduled")?,
             scheduled_late_seconds: rest.try_get("late_seconds")?,
             oldest_transaction,

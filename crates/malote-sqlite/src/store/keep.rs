@@ -1,6 +1,6 @@
 //! Letting old rows go, a bounded number at a time.
 
-use super::{Sqlite, dead, failed, fence, relay::millis};
+use super::{Sqlite, dead, failed, fence, relay::millis, saga};
 use malote_core::{KeptStore, Prune, Pruned, StoreError, planted};
 use sqlx::{SqlSafeStr, SqlStr};
 
@@ -25,6 +25,9 @@ fn statements(what: Prune) -> Result<Statements, StoreError> {
         Prune::Answers(_) => statements!("../../sql/prune_answers.sql", "malote_idempotency", "rowid"),
         Prune::Dead(_) => statements!("../../sql/prune_dead.sql", "malote_dead", "id"),
         Prune::Audit(_) => statements!("../../sql/prune_audit.sql", "malote_audit", "id"),
+        Prune::Sagas(_) => statements!("../../sql/prune_sagas.sql", "malote_saga", "id"),
+        Prune::Tombstones(_) => statements!("../../sql/prune_tombstones.sql", "malote_saga", "id"),
+        Prune::Operations(_) => statements!("../../sql/prune_operations.sql", "malote_operation", "(consumer, id)"),
         other => return Err(unknown(other)),
     })
 }
@@ -50,11 +53,13 @@ impl KeptStore for Sqlite {
             return Ok(Pruned { rows: count.min(u64::from(most)), more: count > u64::from(most) });
         }
         let mut tx = self.lock().await?;
-        let rows = if let Prune::Dead(_) = what {
-            dead::prune(&mut tx, keep, most).await?
-        } else {
-            let gone = sqlx::query(unprotected(statements.go)).bind(keep).bind(i64::from(most)).execute(&mut *tx).await;
-            gone.map_err(failed(doing()))?.rows_affected()
+        let rows = match what {
+            Prune::Dead(_) => dead::prune(&mut tx, keep, most).await?,
+            Prune::Sagas(_) if !planted::is("saga-tombstone-removed") => saga::bury(&mut tx, keep, most).await?,
+            _ => {
+                let go = sqlx::query(unprotected(statements.go)).bind(keep).bind(i64::from(most));
+                go.execute(&mut *tx).await.map_err(failed(doing()))?.rows_affected()
+            }
         };
         tx.commit(&doing(), || ()).await?;
         Ok(Pruned { rows, more: rows >= u64::from(most) && most > 0 })

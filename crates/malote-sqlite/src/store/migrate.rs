@@ -12,6 +12,7 @@ use sqlx::Executor;
 const STEPS: &[(i64, &str, &str)] = &[
     (1, "first", include_str!("../../sql/migrations/0001_first.sql")),
     (2, "waiting", include_str!("../../sql/migrations/0002_waiting.sql")),
+    (3, "sagas", include_str!("../../sql/migrations/0003_sagas.sql")),
 ];
 
 /// The version of the tables that this library knows.

@@ -26,6 +26,7 @@ mod parking;
 mod probe;
 mod record;
 mod relay;
+mod saga;
 mod settle;
 mod timer;
 mod tx;

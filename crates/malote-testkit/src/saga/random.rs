@@ -93,7 +93,10 @@ fn person<S: Kept>(run: &mut Run<'_, '_, S>, dice: &mut fastrand::Rng) {
         6..8 => {
             let operation = operations(run).into_iter().rev().find(|o| o.leg == leg && o.direction == direction);
             let answer = operation.and_then(|operation| run.answer(&operation, Does::Done));
-            Deed::Skip { step: leg.to_string(), answer: answer.map(|answer| String::from_utf8_lossy(&answer.payload).into_owned()) }
+            Deed::Skip {
+                step: leg.to_string(),
+                answer: answer.map(|answer| String::from_utf8_lossy(&answer.payload).into_owned()),
+            }
         }
         8 => Deed::Compensate,
         _ => Deed::Abandon,

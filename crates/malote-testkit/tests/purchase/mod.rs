@@ -288,6 +288,6 @@ pub fn answers() -> Answers {
 }
 
 /// A message's payload.
-pub fn json(event: &impl Event) -> bytes::Bytes {
-    Message::of(event).unwrap().payload
+pub fn json(event: &impl Event) -> String {
+    String::from_utf8(Message::of(event).unwrap().payload.into()).unwrap()
 }

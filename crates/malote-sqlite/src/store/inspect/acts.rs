@@ -34,7 +34,7 @@ pub(super) fn check(doing: &str, act: &Act) -> Result<(), StoreError> {
 }
 
 /// Writes an act down, in the transaction that does it.
-pub(super) async fn write_down(
+pub(in super::super) async fn write_down(
     tx: &mut SqliteConnection,
     act: &Act,
     name: &str,

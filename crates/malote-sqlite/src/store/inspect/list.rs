@@ -12,7 +12,7 @@ fn millis(at: &Option<DateTime<Utc>>) -> Option<i64> {
     at.map(|at| at.timestamp_millis())
 }
 
-fn time(row: &SqliteRow, column: &str) -> Result<DateTime<Utc>, sqlx::Error> {
+pub(super) fn time(row: &SqliteRow, column: &str) -> Result<DateTime<Utc>, sqlx::Error> {
     Ok(DateTime::from_timestamp_millis(row.try_get(column)?).unwrap_or(DateTime::UNIX_EPOCH))
 }
 

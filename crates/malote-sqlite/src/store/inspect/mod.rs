@@ -6,7 +6,11 @@ mod doctor;
 mod list;
 mod redrive;
 mod replay;
+mod saga;
 mod status;
+
+pub(super) use acts::write_down;
+pub(super) use saga::sagas_under_way;
 
 use super::{Sqlite, dead};
 use malote_core::{
@@ -15,7 +19,9 @@ use malote_core::{
         Act, Acted, Asked, AuditRow, DeadRow, Filter, Finding, Inspect, OutboxRow, ParkedRow, Redrive, Replay,
         ScheduledRow, Status,
     },
+    saga::{Deed, DeedOutcome, LogRow, Outline, SagaFilter, SagaRow, Stored},
 };
+use uuid::Uuid;
 
 impl Inspect for Sqlite {
     fn status(&self) -> Asked<'_, Status> {
@@ -45,6 +51,24 @@ impl Inspect for Sqlite {
     }
     fn audit(&self, most: u32) -> Asked<'_, Vec<AuditRow>> {
         Box::pin(list::audit(self, most))
+    }
+    fn sagas<'a>(&'a self, filter: &'a SagaFilter, most: u32) -> Asked<'a, Vec<SagaRow>> {
+        Box::pin(saga::sagas(self, filter, most))
+    }
+    fn saga(&self, id: Uuid) -> Asked<'_, Option<Stored>> {
+        Box::pin(saga::saga(self, id))
+    }
+    fn saga_log(&self, id: Uuid) -> Asked<'_, Vec<LogRow>> {
+        Box::pin(saga::log(self, id))
+    }
+    fn saga_definitions(&self) -> Asked<'_, Vec<Outline>> {
+        Box::pin(saga::definitions(self))
+    }
+    fn ask_deed<'a>(&'a self, act: &'a Act, saga: Uuid, deed: &'a Deed) -> Asked<'a, i64> {
+        Box::pin(saga::ask(self, act, saga, deed))
+    }
+    fn deed_outcome(&self, id: i64) -> Asked<'_, Option<DeedOutcome>> {
+        Box::pin(saga::outcome(self, id))
     }
     fn doctor(&self) -> Asked<'_, Vec<Finding>> {
         Box::pin(doctor::doctor(self))

@@ -1,6 +1,9 @@
 //! How everything stands.
 
-use super::super::{Sqlite, failed, migrate};
+use super::{
+    super::{Sqlite, failed, migrate},
+    saga,
+};
 use malote_core::{
     StoreError,
     inspect::{ConsumerStatus, OutboxStatus, RelayStatus, Status},
@@ -16,12 +19,15 @@ pub(super) async fn status(store: &Sqlite) -> Result<Status, StoreError> {
     let rest = query(include_str!("../../../sql/status_rest.sql")).fetch_one(&mut *reader).await;
     let rest = rest.map_err(failed(DOING))?;
     let relay_dead: i64 = rest.try_get("relay_dead").map_err(failed(DOING))?;
+    let open_acts: i64 = rest.try_get("open_acts").map_err(failed(DOING))?;
     let scheduled: i64 = rest.try_get("scheduled").map_err(failed(DOING))?;
     Ok(Status {
         outbox: outbox(&mut reader).await.map_err(failed(DOING))?,
         relays: relays(&mut reader).await.map_err(failed(DOING))?,
         consumers: consumers(&mut reader).await.map_err(failed(DOING))?,
         relay_dead: relay_dead.unsigned_abs(),
+        sagas: saga::counts(&mut reader).await.map_err(failed(DOING))?,
+        open_acts: open_acts.unsigned_abs(),
         scheduled: scheduled.unsigned_abs(),
         scheduled_late_seconds: rest.try_get::<Option<i64>, _>("late").map_err(failed(DOING))?.map(seconds),
         // SQLite does not tell who reads; a reader that stays shows in the size of the log
@@ -84,6 +90,6 @@ async fn consumers(reader: &mut SqliteConnection) -> Result<Vec<ConsumerStatus>,
     each.collect()
 }
 
-fn seconds(millis: i64) -> f64 {
+pub(super) fn seconds(millis: i64) -> f64 {
     millis.max(0) as f64 / 1000.0
 }

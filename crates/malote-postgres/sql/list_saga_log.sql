@@ -1,0 +1,2 @@
+-- The history of an instance from its beginning.
+SELECT n, at, what, leg, direction, attempt, envelope, reason, actor, trace FROM malote.saga_log WHERE saga = $1 ORDER BY n

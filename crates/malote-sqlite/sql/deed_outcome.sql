@@ -1,0 +1,2 @@
+-- What came of an act; no row as long as nobody has dealt with it.
+SELECT outcome, denied FROM malote_saga_act WHERE id = $1 AND done_at IS NOT NULL

@@ -1,0 +1,3 @@
+-- Tombstones of sagas that ended longer ago than anything can start them again, the oldest first.
+-- $1: milliseconds to keep; $2: at most so many.
+SELECT id FROM malote_saga WHERE removed AND ended_at <= (SELECT now FROM malote_clock) - $1 ORDER BY ended_at LIMIT $2
