@@ -5,7 +5,7 @@ use malote::{
     retry::Policy,
     saga::{Address, Command, Direction, LegId, OperationId, Status},
 };
-use malote_core::saga::{Recalled, SagaStore};
+use malote_core::saga::Recalled;
 use std::{sync::Arc, time::Duration};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
@@ -41,7 +41,12 @@ fn operation(saga: Uuid, step: &str, direction: Direction) -> OperationId {
 }
 
 /// A command as a coordinator would send it.
-fn command<C: Command, T: Transaction>(tx: &mut T, command: &C, operation: OperationId, undoes: Option<OperationId>) -> Envelope {
+fn command<C: Command, T: Transaction>(
+    tx: &mut T,
+    command: &C,
+    operation: OperationId,
+    undoes: Option<OperationId>,
+) -> Envelope {
     let address = Address { definition: "elsewhere".into(), version: 1, operation, undoes };
     Envelope { headers: address.headers(), ..tx.sealer().seal(Message::of(command).unwrap()).unwrap() }
 }
@@ -80,7 +85,10 @@ async fn ac_061_a_repeat_does_not_undo_what_a_person_has_done<S: TestStore>() {
         place.stock.until_count(answers, wanted.try_into().unwrap()).await;
     };
     // the relay of the one who asks runs here, too
-    let asking = start(Runtime::new().with(malote::Service::new("order", place.order.clone(), place.log.clone()).emits::<Reserve>())).await;
+    let asking = start(
+        Runtime::new().with(malote::Service::new("order", place.order.clone(), place.log.clone()).emits::<Reserve>()),
+    )
+    .await;
     send(1).await;
     // a person changes what was done; the coordinator, back from a crash, asks again
     send(2).await;

@@ -87,23 +87,33 @@ impl Default for Patience {
         Self {
             reserve: LONG,
             charge: Policy::default().deadline(LONG),
-            undo: Policy::default().attempts(3).backoff(Duration::from_millis(5), Duration::from_millis(20)).deadline(LONG),
+            undo: Policy::default()
+                .attempts(3)
+                .backoff(Duration::from_millis(5), Duration::from_millis(20))
+                .deadline(LONG),
         }
     }
 }
 
 pub fn purchase(version: u32, patience: Patience) -> Saga<Order> {
     let saga = Saga::named("purchase", version)
-        .step(step("open order", |o: &Order| Open::from(o.id)).local().undone_by(malote::saga::compensation(|o: &Order| Cancel::from(o.id)).local()))
         .step(
-            step("reserve stock", |o: &Order| Reserve::from(o.id))
-                .within(patience.reserve)
-                .undone_by(malote::saga::compensation(|o: &Order| Release::from(o.id)).retry(patience.undo).within(patience.undo.deadline)),
+            step("open order", |o: &Order| Open::from(o.id))
+                .local()
+                .undone_by(malote::saga::compensation(|o: &Order| Cancel::from(o.id)).local()),
+        )
+        .step(
+            step("reserve stock", |o: &Order| Reserve::from(o.id)).within(patience.reserve).undone_by(
+                malote::saga::compensation(|o: &Order| Release::from(o.id))
+                    .retry(patience.undo)
+                    .within(patience.undo.deadline),
+            ),
         );
     match version {
         1 => saga,
         // the second version has one step more
-        _ => saga.step(step("look again", |o: &Order| Open { order: o.id, note: "again".into() }).local().nothing_to_undo()),
+        _ => saga
+            .step(step("look again", |o: &Order| Open { order: o.id, note: "again".into() }).local().nothing_to_undo()),
     }
     .step(
         step("charge card", |o: &Order| Charge::from(o.id))
@@ -117,7 +127,6 @@ pub fn purchase(version: u32, patience: Patience) -> Saga<Order> {
 /// How a participant answers; each is used once, then it says yes.
 #[derive(Clone, Debug)]
 pub enum How {
-    Yes,
     No,
     /// It fails, is tried again, and in the end given up.
     Final,
@@ -146,7 +155,7 @@ impl Shop {
     async fn behave(&self, kind: &'static str, order: Uuid) -> Outcome<bool> {
         let how = self.how.lock().unwrap().get_mut(kind).and_then(VecDeque::pop_front);
         let answer = match how {
-            None | Some(How::Yes) => Ok(true),
+            None => Ok(true),
             Some(How::No) => Ok(false),
             Some(How::Final) => Err(Failure::reject("it cannot be done here")),
             Some(How::Held(gate)) => {

@@ -50,7 +50,10 @@ async fn a_saga_is_carried_out_to_its_end<S: TestStore>() {
     );
     assert!(log.iter().zip(1..).all(|(row, n)| row.entry.n == n), "without a gap");
     let sent = log.iter().filter(|row| row.entry.leg.as_ref().is_some_and(|leg| leg.step != "open order"));
-    assert!(sent.clone().all(|row| row.entry.envelope.is_some()), "intents and outcomes name their envelopes: {log:#?}");
+    assert!(
+        sent.clone().all(|row| row.entry.envelope.is_some()),
+        "intents and outcomes name their envelopes: {log:#?}"
+    );
     running.stop().await;
 }
 

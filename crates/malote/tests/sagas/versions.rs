@@ -1,7 +1,7 @@
 //! Two versions of one definition, and processes that have code for one of them only.
 use crate::{common::*, on_each_store, shop::*};
 use malote::{Event, Runtime, saga::Status};
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 on_each_store!(ac_063_an_instance_ends_under_its_own_version, ac_063_a_process_without_its_code_leaves_it_alone);
@@ -64,5 +64,4 @@ async fn ac_063_a_process_without_its_code_leaves_it_alone<S: TestStore>() {
     ended(&both, id, Status::Completed).await;
     running.stop().await;
     participants.stop().await;
-    let _ = Duration::ZERO;
 }
