@@ -175,6 +175,7 @@ impl<S: FullStore> Coordinator<S> {
                 tracing::debug!(service = %self.service, saga = %to.saga, "too late: the saga has ended and was removed");
                 return Ok(Vec::new());
             }
+            (Reception::Lacking, _) if planted::is("saga-lacking-dropped") => return Ok(Vec::new()),
             (Reception::Lacking, _) => {
                 let (name, version) = (&to.definition, to.version);
                 tracing::warn!(service = %self.service, saga = %to.saga, "left alone: no code for version {version} of {name}");
@@ -225,10 +226,9 @@ impl<S: FullStore> Coordinator<S> {
     async fn set(&self, tx: &mut S::Tx, instance: &Stored, timer: Timer) -> Outcome {
         match timer {
             Timer::Cancel { .. } if planted::is("saga-timers-not-cancelled") => {}
-            Timer::Cancel { name } if planted::is("saga-timers-all-cancelled") => {
-                tx.cancel(timer_id(instance.id, &name)).await?;
-                for other in instance.legs.iter().filter_map(|leg| leg.doing.timer.as_deref()) {
-                    tx.cancel(timer_id(instance.id, other)).await?;
+            Timer::Cancel { .. } if planted::is("saga-timers-all-cancelled") => {
+                for name in instance.legs.iter().filter_map(|leg| leg.doing.timer.as_ref()) {
+                    tx.cancel(timer_id(instance.id, name)).await?;
                 }
             }
             Timer::Cancel { name } => {

@@ -14,7 +14,7 @@ use crate::{
 };
 use malote_core::{
     BoxFuture, Cause, Effect, Envelope, Failure, FullStore, Handler, IdempotencyKey, Message, Outcome, Record, Store,
-    Transaction,
+    Transaction, planted,
     saga::{Address, Answer, Command, Recalled},
 };
 use std::{marker::PhantomData, sync::Arc};
@@ -62,13 +62,16 @@ impl<S: FullStore> Desk<S> {
     /// Whether an operation is to be done; if so, what it undoes is called off. Otherwise what to say instead.
     async fn begin(&self, tx: &mut S::Tx, address: &Address) -> Outcome<Result<(), Vec<Envelope>>> {
         match self.store.recall(tx, &self.service, &address.operation).await? {
+            Recalled::Answered(_) if planted::is("saga-operation-done-again") => Ok(Ok(())),
             Recalled::Answered(known) => Ok(Err(vec![seal(tx, known, address.headers())?])),
             Recalled::CalledOff => {
                 tracing::info!(service = %self.service, operation = %address.operation, "not done: it was undone before it came");
                 Ok(Err(Vec::new()))
             }
             Recalled::Unknown => {
-                if let Some(undone) = &address.undoes {
+                if let Some(undone) = &address.undoes
+                    && !planted::is("saga-undo-calls-nothing-off")
+                {
                     self.store.call_off(tx, &self.service, undone).await?;
                 }
                 Ok(Ok(()))
@@ -162,7 +165,9 @@ where
                 if let Err(instead) = self.begin(&envelope, address).await? {
                     return Ok(instead);
                 }
-                key = address.operation.idempotency_key();
+                if !planted::is("saga-key-per-call") {
+                    key = address.operation.idempotency_key();
+                }
             }
             let yielded = self.effect.call(command, key).await?;
             let (desk, record) = (self.desk.clone(), self.record.clone());

@@ -2,9 +2,10 @@
 use crate::{common::*, on_each_store, shop::*};
 use malote::{
     Event, Runtime,
-    saga::{Status, What},
+    saga::{Saga, Status, What, step},
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
+use tokio::sync::Semaphore;
 
 on_each_store!(
     ac_053_every_history_is_a_path_whatever_races,
@@ -87,17 +88,35 @@ async fn ac_053_every_history_is_a_path_whatever_races<S: TestStore>() {
 
 async fn ac_058_an_answer_takes_back_its_own_timer_only<S: TestStore>() {
     let Some(place) = Place::<S>::fresh().await else { return };
-    // no participants: every timer stands
-    let sagas = place.sagas([purchase(1, Patience { reserve: LONG, ..Patience::default() })]);
-    let running = start(Runtime::new().with(place.coordinator(&sagas))).await;
-    let mut ids = Vec::new();
-    for _ in 0..3 {
-        ids.push(place.buy(&sagas).await);
-    }
-    place.order.until_count("select count(*) from malote.scheduled", 3).await;
-    let act = malote::inspect::Act { actor: "ana".into(), reason: "not wanted any more".into() };
-    sagas.act(&act, ids[0], &malote::saga::Deed::Abandon).await.unwrap();
-    assert_eq!(place.order.count("select count(*) from malote.scheduled").await, 2, "the others' timers stand");
+    // three at the same time: one answers, two are silent, each with a deadline of its own
+    let soon = Duration::from_millis(700);
+    let part = |name, within| {
+        step(name, |o: &Order| Reserve::from(o.id)).within(within).compensate(|o: &Order| Release::from(o.id))
+    };
+    let three = Saga::named("purchase", 1).parallel(|all| {
+        all.step(step("answers", |o: &Order| Charge::from(o.id)).within(LONG).nothing_to_undo())
+            .step(part("is silent", soon))
+            .step(part("is silent for longer", LONG))
+    });
+    let silent = Arc::new(Semaphore::new(0));
+    place.shop.will(Reserve::TYPE, How::Held(silent.clone()));
+    let sagas = place.sagas([three]);
+    let running = start(place.participants().with(place.coordinator(&sagas))).await;
+    let id = place.buy(&sagas).await;
+    let saga = until(&sagas, id, |saga| saga.legs.iter().any(|leg| leg.state.as_str() == "done")).await;
+    assert_eq!((saga.legs.len(), step_of(&saga, "answers")), (3, "done"));
+    // the answer took back the first timer; the second one fires, and turns the saga back
+    until(&sagas, id, |saga| saga.status == Status::Compensating).await;
+    let log = place.order.saga_log(id).await.unwrap();
+    let late: Vec<&str> = log
+        .iter()
+        .filter(|row| row.entry.what == What::Silent)
+        .filter_map(|row| Some(&*row.entry.leg.as_ref()?.step))
+        .collect();
+    assert_eq!(late, ["is silent"]);
+    silent.add_permits(10);
+    ended(&sagas, id, Status::Compensated).await;
+    place.order.until_count("select count(*) from malote.scheduled", 0).await;
     running.stop().await;
 }
 
