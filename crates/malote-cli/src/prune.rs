@@ -19,8 +19,8 @@ use std::time::Duration;
 const STEP: u32 = 1_000;
 /// After each, so that the service gets its turn.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The shortest time for which the inbox is kept unasked: a topic's usual week, and a day for the rounding to days.
-const INBOX: Duration = Duration::from_secs(8 * 86_400);
+/// The shortest time for which what tells a repeat from a first is kept unasked: a topic's usual week, and a day for the rounding to days.
+const SHORTEST: Duration = Duration::from_secs(8 * 86_400);
 
 /// Remove old rows, in small steps; services do this by themselves
 #[derive(clap::Args)]
@@ -30,7 +30,7 @@ pub struct Args {
     /// Only what is older
     #[arg(long, value_name = "AGE", value_parser = when::age)]
     older_than: Duration,
-    /// Also an inbox younger than 8 days, because I know that no message comes back after so long
+    /// Also what tells a repeat from a first (inbox, operations, tombstones) and is younger than 8 days, because I know that no message comes back after so long
     #[arg(long)]
     although_short: bool,
     #[command(flatten)]
@@ -49,6 +49,12 @@ enum What {
     Dead,
     /// Acts of people
     Audit,
+    /// Sagas that have ended: state, steps and history; that they were, and how they ended, stays
+    Sagas,
+    /// That sagas were, by when they ended; a start that comes again later begins anew
+    Tombstones,
+    /// What this service was asked by sagas; a command that comes again later takes effect again
+    Operations,
 }
 
 /// Runs the command.
@@ -58,11 +64,15 @@ pub async fn run(args: &Args) -> Result<End, Unusable> {
         What::Answers => Prune::Answers(args.older_than),
         What::Dead => Prune::Dead(args.older_than),
         What::Audit => Prune::Audit(args.older_than),
+        What::Sagas => Prune::Sagas(args.older_than),
+        What::Tombstones => Prune::Tombstones(args.older_than),
+        What::Operations => Prune::Operations(args.older_than),
     };
-    if matches!(what, Prune::Inbox(keep) if keep < INBOX) && !args.although_short && !planted::is("cli-short-inbox") {
-        let why = "the inbox tells a repeat from a first, and Kafka's topics keep records for a week unless told \
-                   otherwise: what comes back after its inbox row is gone takes effect twice. Say 8d or more; or, if no \
-                   message of this service can come back after so long, say so by --although-short";
+    let is_memory = matches!(what, Prune::Inbox(_) | Prune::Tombstones(_) | Prune::Operations(_));
+    if is_memory && what.keep() < SHORTEST && !args.although_short && !planted::is("cli-short-inbox") {
+        let why = "the inbox, operations and tombstones tell a repeat from a first, and Kafka's topics keep records for a \
+                   week unless told otherwise: what comes back after its row is gone takes effect twice. Say 8d or \
+                   more; or, if no message of this service can come back after so long, say so by --although-short";
         return Err(Unusable::new("--older-than", why));
     }
     let targets = args.place.open().await?;

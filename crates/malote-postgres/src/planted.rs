@@ -85,6 +85,7 @@ fn sagas(text: String) -> String {
             "(consumer, id) VALUES ($1, $2)\nON CONFLICT (consumer, id) DO NOTHING",
             "(consumer, id) VALUES ($1, $2)\nON CONFLICT (consumer, id) DO UPDATE SET type = NULL",
         ),
+        ("saga-load-unlocked", "WHERE id = $1 FOR NO KEY UPDATE", "WHERE id = $1"),
         ("act-taken-twice", " AND done_at IS NULL FOR UPDATE SKIP LOCKED", ""),
     ];
     let open = holes.into_iter().filter(|(is, ..)| planted::is(is));

@@ -106,7 +106,7 @@ async fn a_file_of_the_first_version_loses_nothing() {
     let folder = TempDir::new().unwrap();
     let (file, events) = first(&folder);
     let store = open(&folder).await;
-    assert_eq!(store.status().await.unwrap().tables, (2, 2));
+    assert_eq!(store.status().await.unwrap().tables, (3, 3));
 
     let rows = store.read(&window(0, &[], 10)).await.unwrap().rows;
     assert_eq!(rows.iter().map(|row| row.seq).collect::<Vec<_>>(), [2]);

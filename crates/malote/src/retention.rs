@@ -4,6 +4,11 @@
 //! can come back, that copy takes effect again. So the inbox keeps its rows longer than anything can
 //! bring a message back: the topic's own retention, the retries of a parked one, the outbox that can
 //! be replayed.
+//!
+//! What participants of sagas were asked is the same memory in another place: it gives a repeated command the
+//! answer that it had, and keeps one that was called off from being done. So it is kept as long, and removed
+//! under the same condition. Of a saga that has ended, what it was goes first; that it was stays longer than
+//! anything can start it again.
 
 use malote_core::{Keeps, Prune};
 use std::time::Duration;
@@ -13,7 +18,8 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// How long a service keeps what it no longer needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Inbox rows (14 days). Must be longer than a message can come back after; see the module.
+    /// Inbox rows, and what participants of sagas were asked (14 days). Must be longer than a message can come back
+    /// after; see the module.
     pub inbox: Duration,
     /// Answers at the edge: how long a key is remembered (1 day).
     pub answers: Duration,
@@ -21,22 +27,38 @@ pub struct Retention {
     pub dead: Option<Duration>,
     /// What people did (400 days).
     pub audit: Duration,
+    /// Sagas that have ended: state, steps and history (90 days).
+    pub sagas: Duration,
+    /// That a saga has been there and how it ended, counted from its end (400 days). Longer than anything may start
+    /// it a second time.
+    pub tombstones: Duration,
     /// How old the oldest unpublished row may be before the service is not ready (1 minute).
     pub lag: Duration,
 }
 
 impl Default for Retention {
     fn default() -> Self {
-        Self { inbox: 14 * DAY, answers: DAY, dead: None, audit: 400 * DAY, lag: Duration::from_secs(60) }
+        Self {
+            inbox: 14 * DAY,
+            answers: DAY,
+            dead: None,
+            audit: 400 * DAY,
+            sagas: 90 * DAY,
+            tombstones: 400 * DAY,
+            lag: Duration::from_secs(60),
+        }
     }
 }
 
 impl Retention {
-    /// What is to be pruned, the inbox only where that is safe.
+    /// What is to be pruned; what tells a repeat from a first only where that is safe. A saga whose tombstone would
+    /// be let go before the inbox forgets its start has it kept as long as the inbox.
     pub(crate) fn prunes(&self, inbox_is_safe: bool) -> Vec<Prune> {
-        let inbox = inbox_is_safe.then_some(Prune::Inbox(self.inbox));
-        let rest = [Prune::Answers(self.answers), Prune::Audit(self.audit)];
-        inbox.into_iter().chain(rest).chain(self.dead.map(Prune::Dead)).collect()
+        let tombstones = Prune::Tombstones(self.tombstones.max(self.inbox));
+        let memory = [Prune::Inbox(self.inbox), Prune::Operations(self.inbox), tombstones];
+        let memory = memory.into_iter().filter(|_| inbox_is_safe);
+        let rest = [Prune::Answers(self.answers), Prune::Audit(self.audit), Prune::Sagas(self.sagas)];
+        memory.chain(rest).chain(self.dead.map(Prune::Dead)).collect()
     }
 
     /// Says why the inbox may not be pruned as it is set, if so. `retries` is the longest time from the
@@ -86,6 +108,16 @@ mod tests {
         let why = short.check(Keeps::For(7 * DAY), DAY).expect_err("too short");
         assert!(why.contains("3 days") && why.contains("9 days") && why.contains("7 days"), "{why}");
         assert!(short.check(Keeps::For(DAY), Duration::from_secs(60)).is_ok());
-        assert!(!short.prunes(false).iter().any(|p| matches!(p, Prune::Inbox(_))));
+        let memory = |p: &Prune| matches!(p, Prune::Inbox(_) | Prune::Operations(_) | Prune::Tombstones(_));
+        assert!(!short.prunes(false).iter().any(memory));
+        assert_eq!(short.prunes(true).iter().filter(|p| memory(p)).count(), 3);
+    }
+
+    #[test]
+    fn what_was_asked_is_known_as_long_as_the_inbox_and_tombstones_no_shorter() {
+        let retention = Retention { inbox: 30 * DAY, tombstones: DAY, ..Retention::default() };
+        let prunes = retention.prunes(true);
+        assert!(prunes.contains(&Prune::Operations(30 * DAY)) && prunes.contains(&Prune::Tombstones(30 * DAY)));
+        assert!(prunes.contains(&Prune::Sagas(90 * DAY)));
     }
 }

@@ -17,7 +17,7 @@ const CONSUMER: &str = "ledger";
 const LONG: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Asks, then removes step by step; both say the same number.
-async fn prune<S: KeptStore>(store: &S, what: Prune, most: u32) -> u64 {
+pub(super) async fn prune<S: KeptStore>(store: &S, what: Prune, most: u32) -> u64 {
     let asked = store.prune(what, u32::MAX, true).await.unwrap();
     assert!(!asked.more);
     let again = store.prune(what, u32::MAX, true).await.unwrap();

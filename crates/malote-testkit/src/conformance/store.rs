@@ -5,6 +5,7 @@
 
 pub use super::kept::*;
 pub use super::parking::*;
+pub use super::saga::*;
 pub use super::store_idempotency::*;
 pub use super::store_inbox::*;
 pub use super::store_outbox::*;
@@ -75,6 +76,22 @@ macro_rules! store_conformance {
             old_dead_letters_go
             old_answers_go
             old_acts_go
+            an_instance_survives_as_it_was
+            a_saga_that_is_rolled_back_is_not_there
+            ac_053_of_all_that_read_a_revision_one_writes
+            those_who_change_a_saga_take_turns
+            ac_056_a_late_start_meets_the_tombstone
+            old_sagas_go
+            sagas_are_found
+            sagas_are_counted
+            definitions_are_known
+            an_act_is_dealt_with_once
+            an_act_that_cannot_be_is_refused
+            an_answer_is_remembered
+            what_is_called_off_is_not_done
+            an_operation_is_done_once
+            an_operation_is_done_or_called_off
+            old_operations_go
         }
     };
     (@each $open:path: $($name:ident)+) => {
