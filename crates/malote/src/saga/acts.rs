@@ -155,7 +155,10 @@ impl<S: FullStore> Desk<S> {
         while !beat.stop().is_cancelled() {
             beat.working();
             for id in store.open_acts(MOST).await? {
-                coordinator.deal_with(id).await?;
+                // one that cannot be dealt with stays open, where people see it, and keeps no other waiting
+                if let Err(error) = coordinator.deal_with(id).await {
+                    tracing::error!(service = %coordinator.service, act = id, "{}", malote_core::chain(&error));
+                }
                 beat.advanced();
             }
             if looked.is_none_or(|at| at.elapsed() > VERSIONS) {
