@@ -4,8 +4,7 @@
 //! overtakes what it undoes; answers go to the order service's topic. The type's name with its version
 //! stays in the envelope. Amounts are whole minor units (cents).
 
-use chrono::{DateTime, Utc};
-use malote_core::{
+use malote::{
     Event,
     saga::{Command, Never},
 };
@@ -84,7 +83,12 @@ macro_rules! answered {
 
 messages! { LOCAL;
     /// Write the order down as pending.
-    CreateOrder = "order.create.v1" {}
+    CreateOrder = "order.create.v1" {
+        /// What is ordered, each item once.
+        lines: Vec<Line>,
+        /// What it costs, in whole minor units.
+        amount: i64,
+    }
     /// Mark it cancelled, or rejected.
     CancelOrder = "order.cancel.v1" {
         /// Which of the two.
@@ -111,6 +115,19 @@ messages! { INVENTORY;
     }
     /// Give back what was set aside, kept or not.
     ReleaseStock = "stock.release.v1" {}
+    /// Said by the inventory service to itself, later: what is still only set aside expires.
+    ExpireReservation = "stock.expire.v1" {
+        /// The version at which the reservation was made.
+        version: i64,
+    }
+}
+
+messages! { "order.notice.v1";
+    /// Something to tell the customer; said by the order service to itself.
+    Notice = "order.notice.v1" {
+        /// What it is about.
+        about: About,
+    }
 }
 
 messages! { BILLING;
@@ -125,6 +142,10 @@ messages! { BILLING;
     VoidAuthorisation = "payment.void.v1" {}
     /// Take the money.
     CapturePayment = "payment.capture.v1" {
+        /// Whole minor units.
+        amount: i64,
+        /// The provider's name for what it holds.
+        authorisation: String,
         /// The version at which the payment was authorised.
         version: i64,
     }
@@ -159,8 +180,6 @@ messages! { REPLIES;
     StockReserved = "stock.reserved.v1" {
         /// The reservation's version now.
         version: i64,
-        /// When it expires by itself.
-        until: DateTime<Utc>,
     }
     /// It is kept.
     StockKept = "stock.kept.v1" {}
@@ -279,6 +298,32 @@ impl Reason {
             Self::NotCaptured => "NOT_CAPTURED",
             Self::NotFinished => "NOT_FINISHED",
             Self::Customer => "CUSTOMER",
+        }
+    }
+}
+
+/// What a customer is told. What was told is never taken back: another notice follows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum About {
+    /// The order is confirmed.
+    Confirmed,
+    /// The payment was refused.
+    Rejected,
+    /// The order has come to nothing.
+    Cancelled,
+    /// It was confirmed, and is not any more.
+    Correction,
+}
+
+impl About {
+    /// As it is written in the database.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Confirmed => "CONFIRMED",
+            Self::Rejected => "REJECTED",
+            Self::Cancelled => "CANCELLED",
+            Self::Correction => "CORRECTION",
         }
     }
 }

@@ -14,6 +14,15 @@
 //!   confirm order         order       send a correction, likewise
 //!   request delivery      shipping    cancel it, or ask for a return, likewise
 //! ```
+//!
+//! The services are written once and run on SQLite or PostgreSQL, whichever a URL names at start, in
+//! one process or in one process each.
 
+pub mod api;
+pub mod app;
+pub mod config;
 pub mod contracts;
+pub mod postgres;
+pub mod provider;
 pub mod saga;
+pub mod sqlite;

@@ -1,7 +1,7 @@
 //! The saga of an order: what is asked of whom, in which order, and what undoes it.
 
 use crate::contracts::*;
-use malote_core::{
+use malote::{
     retry::Policy,
     saga::{Saga, compensation, step},
 };
@@ -27,6 +27,8 @@ pub struct Purchase {
     pub address: String,
     /// The version at which stock was reserved.
     pub reservation: i64,
+    /// The provider's name for what it holds; empty until then.
+    pub authorisation: String,
     /// The version at which the payment was authorised.
     pub payment: i64,
     /// Whether the parcel was gone when its delivery was to be cancelled.
@@ -38,7 +40,18 @@ pub struct Purchase {
 impl Purchase {
     /// Of an order that was just placed.
     pub fn new(order: Uuid, lines: Vec<Line>, amount: i64, card: String, address: String) -> Self {
-        Self { order, lines, amount, card, address, reservation: 0, payment: 0, dispatched: false, ending: None }
+        Self {
+            order,
+            lines,
+            amount,
+            card,
+            address,
+            reservation: 0,
+            authorisation: String::new(),
+            payment: 0,
+            dispatched: false,
+            ending: None,
+        }
     }
 }
 
@@ -64,11 +77,7 @@ pub fn place_order(waits: Waits) -> Saga<Purchase> {
     let Waits { answer, payment, asks } = waits;
     let patient = Policy::default().attempts(asks);
     Saga::named(NAME, 1)
-        .step(
-            step("create pending order", |o: &Purchase| CreateOrder { order: o.order })
-                .undone_by(compensation(cancel).local())
-                .local(),
-        )
+        .step(step("create pending order", create).undone_by(compensation(cancel).local()).local())
         .step(
             step("reserve stock", |o: &Purchase| ReserveStock { order: o.order, lines: o.lines.clone() })
                 .done(|o, stock| o.reservation = stock.version)
@@ -78,7 +87,7 @@ pub fn place_order(waits: Waits) -> Saga<Purchase> {
         )
         .step(
             step("authorise payment", authorise)
-                .done(|o, held| o.payment = held.version)
+                .done(|o, held| (o.authorisation, o.payment) = (held.authorisation, held.version))
                 .refused(|o, _| o.ending = Some((Ending::Rejected, Reason::Declined)))
                 .undone_by(
                     compensation(|o: &Purchase| VoidAuthorisation { order: o.order }).within(payment).retry(patient),
@@ -94,7 +103,7 @@ pub fn place_order(waits: Waits) -> Saga<Purchase> {
                 .within(answer),
         )
         .step(
-            step("capture payment", |o: &Purchase| CapturePayment { order: o.order, version: o.payment })
+            step("capture payment", capture)
                 .refused(|o, _| o.ending = Some((Ending::Rejected, Reason::NotCaptured)))
                 .pivot()
                 .within(payment)
@@ -125,6 +134,10 @@ pub fn place_order(waits: Waits) -> Saga<Purchase> {
         )
 }
 
+fn create(o: &Purchase) -> CreateOrder {
+    CreateOrder { order: o.order, lines: o.lines.clone(), amount: o.amount }
+}
+
 fn cancel(o: &Purchase) -> CancelOrder {
     let (ending, reason) = o.ending.unwrap_or((Ending::Cancelled, Reason::NotFinished));
     CancelOrder { order: o.order, ending, reason }
@@ -132,6 +145,10 @@ fn cancel(o: &Purchase) -> CancelOrder {
 
 fn authorise(o: &Purchase) -> AuthorisePayment {
     AuthorisePayment { order: o.order, amount: o.amount, card: o.card.clone() }
+}
+
+fn capture(o: &Purchase) -> CapturePayment {
+    CapturePayment { order: o.order, amount: o.amount, authorisation: o.authorisation.clone(), version: o.payment }
 }
 
 fn deliver(o: &Purchase) -> RequestShipment {

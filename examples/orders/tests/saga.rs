@@ -1,7 +1,7 @@
 //! The saga of an order without servers: it keeps the laws of all sagas, and tells its own stories.
 #![allow(missing_docs)]
 
-use malote_core::saga::{Deed, Outline, Saga, Status};
+use malote::saga::{Deed, Outline, Saga, Status};
 use malote_testkit::saga::{Answers, Scenario, given, laws};
 use orders::{
     contracts::*,
@@ -23,14 +23,13 @@ fn why() -> String {
 
 /// What the services say.
 fn answers() -> Answers {
-    let until = || chrono::DateTime::UNIX_EPOCH;
     Answers::new()
         .always::<CreateOrder>(|c| OrderCreated { order: c.order })
         .always::<CancelOrder>(|c| OrderCancelled { order: c.order })
         .always::<ConfirmOrder>(|c| OrderConfirmed { order: c.order })
         .always::<CorrectOrder>(|c| OrderCorrected { order: c.order })
         .to::<ReserveStock>(
-            move |c| StockReserved { order: c.order, version: 1, until: until() },
+            |c| StockReserved { order: c.order, version: 1 },
             |c| StockRefused { order: c.order, why: why() },
         )
         .to::<KeepStock>(|c| StockKept { order: c.order }, |c| KeepRefused { order: c.order, why: why() })
@@ -69,7 +68,7 @@ fn reserved(saga: &Saga<Purchase>) -> Scenario<'_, Purchase> {
         .then_asks::<CreateOrder>()
         .when::<CreateOrder>(Ok(OrderCreated { order: ORDER }))
         .then_asks_that::<ReserveStock>(|c| c.lines[0].sku == "book")
-        .when::<ReserveStock>(Ok(StockReserved { order: ORDER, version: 1, until: chrono::DateTime::UNIX_EPOCH }))
+        .when::<ReserveStock>(Ok(StockReserved { order: ORDER, version: 1 }))
         .then_asks_that::<AuthorisePayment>(|c| c.amount == 1500 && c.card == "tok_ok")
         .then(Status::Running);
     story
@@ -82,7 +81,7 @@ fn confirmed(saga: &Saga<Purchase>) -> Scenario<'_, Purchase> {
         .when::<AuthorisePayment>(Ok(PaymentAuthorised { order: ORDER, authorisation: "a".into(), version: 1 }))
         .then_asks_that::<KeepStock>(|c| c.version == 1)
         .when::<KeepStock>(Ok(StockKept { order: ORDER }))
-        .then_asks_that::<CapturePayment>(|c| c.version == 1)
+        .then_asks_that::<CapturePayment>(|c| c.version == 1 && c.authorisation == "a")
         .when::<CapturePayment>(Ok(PaymentCaptured { order: ORDER, amount: 1500 }))
         .then_asks::<ConfirmOrder>()
         .when::<ConfirmOrder>(Ok(OrderConfirmed { order: ORDER }))

@@ -1,0 +1,171 @@
+//! The services as parts of a program.
+
+use crate::{config::Config, postgres, provider::Provider, saga::Waits, sqlite};
+use ::provider::{Book, router, serve};
+use futures::future::BoxFuture;
+use malote::{StoreError, chain, topology::Flow};
+use std::time::Duration;
+use support::{
+    app::{App, Fatal, Kit, Part, Ready, make_folder},
+    config::{Invalid, Stores},
+    mailbox::Mailbox,
+};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// The services by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// Takes orders, and leads each to its end.
+    Order,
+    /// Sets stock aside.
+    Inventory,
+    /// Has money held, taken and given back.
+    Billing,
+    /// Has it delivered.
+    Shipping,
+}
+
+impl Name {
+    /// All four.
+    pub const ALL: [Self; 4] = [Self::Order, Self::Inventory, Self::Billing, Self::Shipping];
+
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Order => "order",
+            Self::Inventory => "inventory",
+            Self::Billing => "billing",
+            Self::Shipping => "shipping",
+        }
+    }
+
+    /// Where it serves HTTP unless told otherwise.
+    fn default_http(self) -> &'static str {
+        match self {
+            Self::Order => "127.0.0.1:8080",
+            Self::Inventory => "127.0.0.1:8085",
+            Self::Billing => "127.0.0.1:8086",
+            Self::Shipping => "127.0.0.1:8087",
+        }
+    }
+}
+
+/// What the services are given beside what all services are given.
+#[derive(Clone)]
+pub struct Setup {
+    /// The way to the payment provider.
+    pub provider: Provider,
+    /// How long a reservation of stock lasts.
+    pub reservation: Duration,
+    /// How long the saga waits for its services.
+    pub waits: Waits,
+    /// Where notices to customers are put.
+    pub mailbox: Mailbox,
+}
+
+struct Service(Name, Setup);
+
+impl Part for Service {
+    fn name(&self) -> &'static str {
+        self.0.as_str()
+    }
+
+    fn default_http(&self) -> &'static str {
+        self.0.default_http()
+    }
+
+    fn open<'a>(
+        &'a self,
+        stores: &'a Stores,
+        place: &'a str,
+        kit: &'a Kit,
+    ) -> BoxFuture<'a, Result<Ready, StoreError>> {
+        let (name, kit, setup) = (self.0, kit.clone(), self.1.clone());
+        Box::pin(async move {
+            Ok(match stores {
+                Stores::Folder(_) | Stores::Sqlite(_) => {
+                    let db = sqlite::open(place, name).await?;
+                    let file = db.clone();
+                    Ready {
+                        mount: Box::new(move |runtime| sqlite::mount(runtime, name, db, &kit, &setup)),
+                        close: Some(Box::pin(async move { file.close().await })),
+                    }
+                }
+                Stores::Postgres(_) => {
+                    let db = postgres::open(place, name).await?;
+                    Ready {
+                        mount: Box::new(move |runtime| postgres::mount(runtime, name, db, &kit, &setup)),
+                        close: None,
+                    }
+                }
+            })
+        })
+    }
+}
+
+/// The services as parts, and where the provider is. Where no provider is named, and billing needs one, it
+/// runs in this process until `stop`.
+pub async fn parts(
+    names: &[Name],
+    config: &Config,
+    stop: &CancellationToken,
+) -> Result<(Vec<Box<dyn Part>>, String), Fatal> {
+    let url = match &config.provider {
+        Some(url) => url.clone(),
+        None if names.contains(&Name::Billing) => provider_inside(config, stop).await?,
+        None => "http://127.0.0.1:8090".into(), // of no use to the others
+    };
+    let invalid = |why: String| Invalid::new("MALOTE_PROVIDER", why);
+    let address = reqwest::Url::parse(&url).map_err(|error| invalid(error.to_string()))?;
+    let provider = Provider::new(address, config.patience).map_err(|error| invalid(error.without_url().to_string()))?;
+    let setup = Setup {
+        provider,
+        reservation: config.reservation,
+        waits: config.waits,
+        mailbox: Mailbox::new(config.mailbox(), "orders.malote"),
+    };
+    Ok((names.iter().map(|name| Box::new(Service(*name, setup.clone())) as Box<dyn Part>).collect(), url))
+}
+
+/// A provider for demonstrations: real HTTP, but in this process. Its address.
+async fn provider_inside(config: &Config, stop: &CancellationToken) -> Result<String, Fatal> {
+    let data = &config.common.data;
+    make_folder("MALOTE_DATA", data)?;
+    let failed = |error: &dyn std::error::Error| Fatal::Other(format!("the provider cannot start: {error}"));
+    let book = Book::open(&data.join("provider.db")).await.map_err(|error| failed(&error))?;
+    let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|error| failed(&error))?;
+    let address = listener.local_addr().map_err(|error| failed(&error))?;
+    let stop = stop.clone();
+    tokio::spawn(async move {
+        let routes = router(::provider::Provider::new(book.clone()));
+        if let Err(error) = serve(listener, routes, stop).await {
+            tracing::error!("the provider has ended: {}", chain(&error));
+        }
+        book.close().await;
+    });
+    Ok(format!("http://{address}"))
+}
+
+/// The flow of all four services, as their handlers and the saga declare it. Made with databases in a
+/// folder that goes away again: handlers belong to a service, and a service has a database.
+pub async fn flow() -> Result<Flow, Fatal> {
+    let folder = std::env::temp_dir().join(format!("orders-flow-{}", uuid::Uuid::now_v7()));
+    let data = folder.to_string_lossy().into_owned();
+    let config = Config::read(&|name| match name {
+        "MALOTE_DATA" => Some(data.clone()),
+        "MALOTE_HTTP" => Some("127.0.0.1:0".into()),
+        "MALOTE_PROVIDER" => Some("http://127.0.0.1:9".into()),
+        _ => None,
+    })?;
+    let stop = CancellationToken::new();
+    let flow = async {
+        let (parts, _) = parts(&Name::ALL, &config, &stop).await?;
+        let app = App::open(&parts, &config.common, &stop).await?;
+        Ok(app.map(|app| app.flow().clone()).unwrap_or_default())
+    };
+    let flow = flow.await;
+    // what is left of it would only take room
+    let _ = std::fs::remove_dir_all(&folder);
+    flow
+}

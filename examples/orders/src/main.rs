@@ -1,0 +1,120 @@
+//! The program: all four services in one process, or one of them.
+
+use clap::{Parser, Subcommand, ValueEnum};
+use malote::topology::Flow;
+use orders::{
+    app::{self, Name},
+    config::{self, Config},
+};
+use std::process::ExitCode;
+use support::{
+    app::Fatal,
+    program::{finish, indented, run, say},
+};
+use tokio_util::sync::CancellationToken;
+
+/// An order across four services and an outside provider, by orchestration.
+#[derive(Parser)]
+#[command(version, after_help = config::HELP)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run all four services in one process
+    All,
+    /// Run the service that takes orders and leads them, with its HTTP interface
+    Order,
+    /// Run the service that sets stock aside
+    Inventory,
+    /// Run the service that deals with the payment provider
+    Billing,
+    /// Run the service that has orders delivered
+    Shipping,
+    /// Print what consumes and emits what, as the handlers and the saga declare it
+    Map {
+        /// In which form
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+    },
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum Format {
+    #[default]
+    Text,
+    Mermaid,
+    Dot,
+    Json,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    finish("orders", async {
+        match cli.command {
+            Command::All => serve(&Name::ALL).await,
+            Command::Order => serve(&[Name::Order]).await,
+            Command::Inventory => serve(&[Name::Inventory]).await,
+            Command::Billing => serve(&[Name::Billing]).await,
+            Command::Shipping => serve(&[Name::Shipping]).await,
+            Command::Map { format } => map(&app::flow().await?, format),
+        }
+    })
+}
+
+async fn serve(services: &[Name]) -> Result<(), Fatal> {
+    let config = Config::from_env()?;
+    let name = if let [one] = services { one.as_str() } else { "orders" };
+    let stop = CancellationToken::new();
+    let (parts, provider) = app::parts(services, &config, &stop).await?;
+    let banner = |address: &str, flow: &Flow| banner(services, &config, address, &provider, flow);
+    run(name, &parts, &config.common, stop.clone(), banner).await
+}
+
+fn map(flow: &Flow, format: Format) -> Result<(), Fatal> {
+    let json = || serde_json::to_string_pretty(flow).map_err(|error| Fatal::Other(error.to_string()));
+    say(&match format {
+        Format::Text => flow.text(),
+        Format::Mermaid => flow.mermaid(),
+        Format::Dot => flow.dot(),
+        Format::Json => json()? + "\n",
+    });
+    Ok(())
+}
+
+/// What is printed at the start.
+fn banner(services: &[Name], config: &Config, address: &str, provider: &str, flow: &Flow) -> String {
+    let flow = indented(&flow.text());
+    let names: Vec<_> = services.iter().map(|name| name.as_str()).collect();
+    let places = config.common.places(&names);
+    if let [one] = services {
+        return format!(
+            "{} is at http://{address} (/health, /ready, /metrics)\n\nWhat it consumes and emits:\n\n{flow}\n{places}",
+            one.as_str()
+        );
+    }
+    format!(
+        "Four services in one process, at http://{address}; the payment provider is at {provider} (/book, /faults)\n\n\
+         {howto}\n\nThe flow, as the handlers declare it (consumes → service → emits):\n\n{flow}\n{places}\n\
+         Notices:  {mailbox}/\n\n\
+         Ctrl-C stops. Nothing is lost, not by kill -9 either: the next start goes on.",
+        howto = howto(address),
+        mailbox = config.mailbox().display(),
+    )
+}
+
+/// What to try, for a person at a terminal.
+fn howto(address: &str) -> String {
+    format!(
+        "An order that is confirmed:\n\n  \
+         curl -X POST http://{address}/orders -H 'Content-Type: application/json' \\\n    \
+         -H 'Idempotency-Key: 11111111-1111-1111-1111-111111111111' \\\n    \
+         -d '{{\"items\": [{{\"sku\": \"book\", \"quantity\": 1}}], \"card\": \"tok_ok\", \"address\": \"Rua das Flores 1\"}}'\n\n\
+         Other cards: tok_declined, tok_timeout (done, but the answer is lost), tok_slow, tok_refund_fails.\n\
+         Items: book, pen, lamp, and three globes. Another key for another order.\n\n\
+         How it stands, with the id from the answer; and to call it off in time:\n\n  \
+         curl http://{address}/orders/ID\n  curl -X POST http://{address}/orders/ID/cancel"
+    )
+}
