@@ -276,8 +276,11 @@ async fn the_doctor_finds_nothing_wrong_with_a_fresh_database<S: TestStore>() {
     assert!(rows(&findings) > 3 && cli.ends(code, &["doctor"]).0.contains("fine"), "{findings:#}");
     let prune = ["prune", "inbox", "--older-than", "14d", "--reason", "tidy", "--yes"];
     assert_eq!(cli.json(&prune)["done"], 0);
-    for what in ["answers", "dead", "audit"] {
+    for what in ["answers", "dead", "audit", "sagas"] {
         cli.ends(0, &["prune", what, "--older-than", "1d", "--dry-run"]);
+    }
+    for what in ["tombstones", "operations"] {
+        cli.ends(0, &["prune", what, "--older-than", "8d", "--dry-run"]);
     }
     let (_, err) = cli.ends(2, &["prune", "inbox", "--older-than", "7d", "--reason", "tidy", "--yes"]);
     assert!(err.contains("--although-short") && err.contains("takes effect twice"), "{err}");

@@ -138,6 +138,8 @@ fn bad_input_is_explained_and_no_secret_is_told() {
         (&["prune", "everything", "--older-than", "9d"], "everything"),
         (&["prune", "inbox"], "--older-than"),
         (&["prune", "inbox", "--older-than", "1d", "--dry-run"], "--although-short"),
+        (&["prune", "tombstones", "--older-than", "1d", "--dry-run"], "--although-short"),
+        (&["prune", "operations", "--older-than", "1d", "--dry-run"], "--although-short"),
         (&["replay", "--all", "--most", "0", "--reason", "x"], "--most"),
         (&["demo", "break", "a"], "--class"),
         (&["status", "postgres://u:canary@h/d"], "unexpected argument"),

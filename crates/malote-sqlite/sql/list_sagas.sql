@@ -7,9 +7,13 @@ WITH RECURSIVE kind (definition, version) AS (
     UNION ALL
     SELECT n.definition, n.version
       FROM kind AS k JOIN malote_saga AS n
-        ON n.rowid = (SELECT s.rowid FROM malote_saga AS s
-                       WHERE NOT s.removed AND (s.definition, s.version) > (k.definition, k.version)
-                       ORDER BY s.definition, s.version LIMIT 1))
+        -- SQLite goes along the index only for what is equal, then greater
+        ON n.rowid = coalesce(
+           (SELECT s.rowid FROM malote_saga AS s
+             WHERE NOT s.removed AND s.definition = k.definition AND s.version > k.version
+             ORDER BY s.version LIMIT 1),
+           (SELECT s.rowid FROM malote_saga AS s
+             WHERE NOT s.removed AND s.definition > k.definition ORDER BY s.definition, s.version LIMIT 1)))
 SELECT s.id, s.definition, s.version, s.status, s.reason, s.steps, s.started_at, s.changed_at
   FROM kind AS k CROSS JOIN json_each($3) AS w CROSS JOIN malote_saga AS s
  WHERE ($1 IS NULL OR k.definition = $1) AND ($2 IS NULL OR k.version = $2)

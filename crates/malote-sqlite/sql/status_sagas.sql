@@ -5,9 +5,13 @@ WITH RECURSIVE kind (definition, version) AS (
     UNION ALL
     SELECT n.definition, n.version
       FROM kind AS k JOIN malote_saga AS n
-        ON n.rowid = (SELECT s.rowid FROM malote_saga AS s
-                       WHERE NOT s.removed AND (s.definition, s.version) > (k.definition, k.version)
-                       ORDER BY s.definition, s.version LIMIT 1))
+        -- SQLite goes along the index only for what is equal, then greater
+        ON n.rowid = coalesce(
+           (SELECT s.rowid FROM malote_saga AS s
+             WHERE NOT s.removed AND s.definition = k.definition AND s.version > k.version
+             ORDER BY s.version LIMIT 1),
+           (SELECT s.rowid FROM malote_saga AS s
+             WHERE NOT s.removed AND s.definition > k.definition ORDER BY s.definition, s.version LIMIT 1)))
 SELECT * FROM (
     SELECT k.definition, k.version, w.value AS status,
            (SELECT count(*) FROM (SELECT 1 FROM malote_saga AS s
