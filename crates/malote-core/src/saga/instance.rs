@@ -40,11 +40,6 @@ impl Status {
         }
     }
 
-    /// The status of this name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.as_str() == name)
-    }
-
     /// Whether nothing happens to it any more by itself, whatever comes.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Completed | Self::Compensated | Self::Abandoned)
