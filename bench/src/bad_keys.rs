@@ -56,7 +56,6 @@ async fn run<S: Place>(home: &S::Home, each: i64, bad: bool) -> Fallible<Duratio
     store.once(&format!("INSERT INTO account VALUES {}", rows.join(", "))).await?;
     let log = log(folder.path()).await?;
     fill(&log, &store, (0..each).flat_map(|n| (0..KEYS).map(move |key| ping(key, n)))).await?;
-    eprintln!("filled");
     let bench = Arc::new(Bench { bad, ..Bench::default() });
     let policy = Policy::default().attempts(5).backoff(Duration::from_millis(20), Duration::from_millis(200));
     let service = Service::new("worker", store.clone(), log)
@@ -72,14 +71,12 @@ async fn run<S: Place>(home: &S::Home, each: i64, bad: bool) -> Fallible<Duratio
     let given_up = if bad { ALWAYS } else { 0 };
     store.until("SELECT count(*) FROM malote.dead", given_up).await?;
     store.until("SELECT count(*) FROM malote.outbox", KEYS * each - given_up).await?;
-    let all = began.elapsed();
     running.stop().await?;
-    eprintln!("bad={bad} each={each} took {took:?} all {all:?} stopped {:?}", began.elapsed());
     Ok(took)
 }
 
 pub async fn measure<S: Place>(home: &S::Home) -> Fallible<()> {
-    for each in [4, 20] {
+    for each in [4, 40] {
         let taken = rounds::of(async |bad| run::<S>(home, each, bad).await).await?;
         let what = format!(
             "{}: good keys' throughput with {ALWAYS} keys of {KEYS} failing always and {THRICE} three times, \

@@ -4,7 +4,7 @@ use crate::Fallible;
 use std::time::Duration;
 
 /// So often each of two ways is measured.
-pub const ROUNDS: usize = 5;
+pub const ROUNDS: usize = 3;
 
 /// Prints what one way's rate is beside the other's, `taken` in turn: (the way in question, the other).
 pub fn print(what: &str, taken: &[(Duration, Duration)]) {
