@@ -3,7 +3,7 @@
 MINUTES ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick check mutants up down soak
+.PHONY: help demo test test-quick check mutants up down soak bench
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,3 +31,6 @@ down: ## Stop what `make up` started
 
 soak: ## The long forms of the tests; make soak MINUTES=60
 	@scripts/soak $(MINUTES)
+
+bench: ## Ratios side by side, in release mode; make bench BENCH=bad-keys for one
+	@scripts/bench $(BENCH)

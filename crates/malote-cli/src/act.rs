@@ -41,7 +41,8 @@ pub struct Acting {
     json: bool,
 }
 
-fn words(text: &str) -> Result<String, String> {
+/// Not nothing.
+pub fn words(text: &str) -> Result<String, String> {
     match text.trim() {
         "" => Err("it may not be empty".into()),
         text => Ok(text.to_owned()),
@@ -87,7 +88,10 @@ impl Acting {
         missing: &[Refused],
         act: impl AsyncFn(&Target, &Act, bool) -> Result<Acted, StoreError>,
     ) -> Result<End, Unusable> {
-        let who = Act { actor: self.actor()?, reason: self.reason.clone().unwrap_or_else(|| "dry run".into()) };
+        let who = Act {
+            actor: actor(self.actor.as_deref())?,
+            reason: self.reason.clone().unwrap_or_else(|| "dry run".into()),
+        };
         let done = async |dry: bool| {
             let mut outcome =
                 Outcome { act: deed.verb, dry_run: dry, done: 0, refused: Vec::new(), of_each: Vec::new() };
@@ -124,15 +128,13 @@ impl Acting {
         outcome.print(deed, targets.len() > 1, self.json)?;
         Ok(if outcome.refused.is_empty() { End::Fine } else { End::Refused })
     }
+}
 
-    /// The login name of the operating system's user, unless another name is given.
-    fn actor(&self) -> Result<String, Unusable> {
-        match &self.actor {
-            Some(actor) => Ok(actor.clone()),
-            None => {
-                whoami::username().map_err(|_| Unusable::new("--actor", "the login name is not known: say who acts"))
-            }
-        }
+/// The login name of the operating system's user, unless another name is given.
+pub fn actor(given: Option<&str>) -> Result<String, Unusable> {
+    match given {
+        Some(actor) => Ok(actor.to_owned()),
+        None => whoami::username().map_err(|_| Unusable::new("--actor", "the login name is not known: say who acts")),
     }
 }
 

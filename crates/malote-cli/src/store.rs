@@ -110,9 +110,9 @@ impl Store {
     }
 
     /// Brings malote's tables up to date.
-    pub async fn migrate(&self) -> Result<(), StoreError> {
+    pub async fn migrate(&self) -> Result<u32, StoreError> {
         match self {
-            Self::Sqlite(store) => store.migrate().await.map(drop),
+            Self::Sqlite(store) => store.migrate().await,
             Self::Postgres(store) => store.migrate().await,
         }
     }

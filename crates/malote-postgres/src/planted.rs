@@ -56,6 +56,7 @@ fn waiting(text: String) -> String {
             "SELECT s.* FROM malote.scheduled s, due",
         ),
         (planted::is("fire-again"), "s, due WHERE s.id = due.id RETURNING s.*", "s, due WHERE s.id = due.id"),
+        (planted::is("handled-when-admitted"), ", at = malote.clock()", ""),
         (planted::is("prune-what-is-open"), "AND state IN ('done', 'discarded')\n", "\n"),
         (
             planted::is("any-conflict-is-known"),

@@ -1,7 +1,7 @@
 //! The throw-away servers themselves: what was acknowledged survives each way
 //! of ending them, and nothing of them is left behind.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -167,6 +167,28 @@ fn the_command_gives_its_code_and_no_address_of_what_was_left_out() {
     };
     assert_eq!(run("exit 7"), Some(7));
     assert_eq!(run("test -z \"$MALOTE_TEST_POSTGRES$MALOTE_TEST_REDIS$MALOTE_TEST_KAFKA\""), Some(0));
+}
+
+/// A person or a time limit ends a test run: cargo and the test programs that it started end with it.
+#[test]
+fn a_signal_is_passed_on_to_all_that_runs() {
+    let mut run = Command::new(env!("CARGO_BIN_EXE_malote-servers"))
+        .args(["run", "--without", "postgres", "--without", "redis", "--without", "kafka"])
+        .args(["--", "sh", "-c", "sleep 600 & echo $! $$; wait"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    BufReader::new(run.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    Command::new("kill").arg(run.id().to_string()).status().unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(128 + 15));
+    let deadline = Instant::now() + PATIENCE;
+    for pid in said.split_whitespace() {
+        while Path::new(&format!("/proc/{pid}")).exists() {
+            assert!(Instant::now() < deadline, "{pid} outlived the run");
+            std::thread::yield_now();
+        }
+    }
 }
 
 #[test]

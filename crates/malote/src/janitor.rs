@@ -6,10 +6,12 @@
 //!
 //! It has a clock and a budget of its own, so that rows go under load as when it is quiet, and one
 //! process at a time does it: a lease, renewed between the steps, fences whoever comes too late.
-//! Published rows of the outbox are the relay's affair, which knows what is published.
+//! Published rows of the outbox are the relay's affair, which knows what is published; and so are the
+//! partitions ahead, except where a service leaves its outbox to others, whose relay knows nothing of the
+//! partitions of this database's inbox.
 
 use crate::service::Service;
-use malote_core::{FullStore, Incarnation, Lease, Prune, StoreError, Taken};
+use malote_core::{FullStore, Incarnation, Lease, Prune, StoreError, Taken, relay::Cursor};
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
@@ -80,6 +82,11 @@ impl<S: FullStore> Janitor<S> {
             if removed > 0 {
                 tracing::debug!(service = %self.service.name, "removed {removed} rows of {}", kind.name());
             }
+        }
+        if !self.service.settings.relay && !malote_core::planted::is("nobody-ahead") {
+            // nothing counts as published, so nothing goes
+            let did = self.service.store.upkeep(&Cursor::default()).await?;
+            tracing::debug!(service = %self.service.name, "upkeep: {did}");
         }
         metrics::counter!("malote_janitor_rounds_total", "service" => self.service.name.to_string()).increment(1);
         Ok(())

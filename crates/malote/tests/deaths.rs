@@ -156,7 +156,11 @@ async fn many_answers_are_written_once<S: TestStore>(shared: Option<Shared<S>>) 
     let Some(Shared(store, url)) = shared else { return };
     let desk = Desk::open().await;
     ask(&desk.asker, [ping("k", 0)]).await;
+    let inbox = "select count(*) from malote.inbox";
     for _ in 0..3 {
+        if store.count(inbox).await > 0 {
+            break;
+        }
         let mut other = Other::start_with(&["many", &url, &desk.log]);
         let mut other = tokio::task::spawn_blocking(move || {
             while other.hear().is_some_and(|said| said != "begun") {}
@@ -169,7 +173,7 @@ async fn many_answers_are_written_once<S: TestStore>(shared: Option<Shared<S>>) 
         other.kill();
     }
     let other = Other::start_with(&["plain", &url, &desk.log]);
-    store.until_count("select count(*) from malote.inbox", 1).await;
+    store.until_count(inbox, 1).await;
     let said = usize::try_from(store.count("select count(*) from malote.outbox").await).unwrap();
     desk.heard.until(|all: &[Pong]| all.len() >= said).await;
     drop(other);

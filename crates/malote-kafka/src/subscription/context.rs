@@ -19,6 +19,7 @@ use std::{
 pub(super) type Queues = HashMap<TopicPartition, Arc<PartitionQueue<Context>>>;
 
 pub(super) struct Context {
+    pub(super) group: String,
     pub(super) ledger: Arc<Ledger>,
     pub(super) ration: Ration,
     /// The consumer that this is the context of.
@@ -29,8 +30,8 @@ pub(super) struct Context {
 
 impl Context {
     /// `thread` is woken when a partition has records.
-    pub(super) fn new(ledger: Arc<Ledger>, thread: Thread) -> Self {
-        Self { ledger, ration: Ration::default(), consumer: OnceLock::new(), queues: Mutex::default(), thread }
+    pub(super) fn new(group: String, ledger: Arc<Ledger>, thread: Thread) -> Self {
+        Self { group, ledger, ration: Ration::default(), consumer: OnceLock::new(), queues: Mutex::default(), thread }
     }
 
     pub(super) fn queues(&self) -> MutexGuard<'_, Queues> {

@@ -11,6 +11,7 @@
 
 use super::{
     context::{Context, offsets},
+    missing,
     shared::Ledger,
 };
 use malote_core::{Delivery, Place, RawRecord, planted};
@@ -95,7 +96,8 @@ impl Drop for Member {
 type Client = Arc<BaseConsumer<Context>>;
 
 fn join(config: &ClientConfig, topics: &[String], ledger: Arc<Ledger>) -> Result<Client, String> {
-    let context = Context::new(ledger, thread::current());
+    let group = config.get("group.id").unwrap_or_default().to_owned();
+    let context = Context::new(group, ledger, thread::current());
     let refused = |e: KafkaError| crate::config::refused(e).to_string();
     let mut consumer: BaseConsumer<Context> = config.create_with_context(context).map_err(refused)?;
     let me = thread::current();
@@ -160,7 +162,11 @@ fn receive(consumer: &Client, polled: KafkaResult<BorrowedMessage<'_>>) {
     let context = consumer.context();
     match polled {
         // one of a former assignment finds no place and is dropped
-        Ok(message) => drop(context.ledger.push(delivery(&message))),
+        Ok(message) => {
+            let delivery = delivery(&message);
+            missing::tell(consumer, &context.group, &context.ledger, &delivery);
+            context.ledger.push(delivery);
+        }
         Err(KafkaError::MessageConsumptionFatal(code)) => context.ledger.fail(code.to_string()),
         Err(error) => context.ration.warn("receiving", format_args!("{error}")),
     }

@@ -6,6 +6,7 @@
 
 mod context;
 mod member;
+mod missing;
 mod shared;
 
 use crate::Shared;

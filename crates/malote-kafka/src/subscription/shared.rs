@@ -39,6 +39,8 @@ struct Progress {
     acknowledged: Option<i64>,
     /// The one that was committed, or is on its way.
     committed: Option<i64>,
+    /// Whether a record of it has come.
+    met: bool,
 }
 
 impl Ledger {
@@ -53,7 +55,7 @@ impl Ledger {
     /// The partition is this member's from now on.
     pub(super) fn assign(&self, at: TopicPartition) {
         let assignment = self.assignments.fetch_add(1, Ordering::Relaxed) + 1;
-        self.books().assigned.insert(at, Progress { assignment, acknowledged: None, committed: None });
+        self.books().assigned.insert(at, Progress { assignment, acknowledged: None, committed: None, met: false });
     }
 
     /// The partition is no longer this member's: what waits of it is dropped, what is acknowledged
@@ -66,6 +68,11 @@ impl Ledger {
             books.bytes = books.buffer.iter().map(size).sum();
         }
         progress.and_then(|progress| progress.due())
+    }
+
+    /// Whether no record of the partition has come under its present assignment; one has from now on.
+    pub(super) fn is_first(&self, at: &TopicPartition) -> bool {
+        self.books().assigned.get_mut(at).is_some_and(|progress| !std::mem::replace(&mut progress.met, true))
     }
 
     /// Takes in a record. False if it is not of a present assignment.

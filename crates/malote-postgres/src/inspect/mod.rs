@@ -74,24 +74,44 @@ impl Inspect for Postgres {
         Box::pin(async move { Ok(self.inner.doctor().await) })
     }
     fn redrive<'a>(&'a self, act: &'a Act, filter: &'a Filter, how: Redrive) -> Asked<'a, Acted> {
-        Box::pin(async move { self.inner.redrive(act, filter, how).await })
+        Box::pin(async move {
+            act.check("redriving dead letters")?;
+            self.inner.redrive(act, filter, how).await
+        })
     }
     fn discard<'a>(&'a self, act: &'a Act, filter: &'a Filter, dry: bool) -> Asked<'a, Acted> {
-        Box::pin(async move { self.told("discarding dead letters", self.inner.discard(act, filter, dry).await) })
+        Box::pin(async move {
+            let doing = "discarding dead letters";
+            act.check(doing)?;
+            self.told(doing, self.inner.discard(act, filter, dry).await)
+        })
     }
     fn retry_now<'a>(&'a self, act: &'a Act, filter: &'a Filter, dry: bool) -> Asked<'a, Acted> {
-        Box::pin(async move { self.told("making parked messages due", self.inner.retry_now(act, filter, dry).await) })
+        Box::pin(async move {
+            let doing = "making parked messages due";
+            act.check(doing)?;
+            self.told(doing, self.inner.retry_now(act, filter, dry).await)
+        })
     }
     fn replay<'a>(&'a self, act: &'a Act, filter: &'a Filter, how: Replay) -> Asked<'a, Acted> {
-        Box::pin(async move { self.inner.replay(act, filter, how).await })
+        Box::pin(async move {
+            act.check("sending rows of the outbox again")?;
+            self.inner.replay(act, filter, how).await
+        })
     }
     fn erase<'a>(&'a self, act: &'a Act, key: &'a str, dry: bool) -> Asked<'a, Acted> {
-        Box::pin(async move { self.told("erasing a key", self.inner.erase(act, key, dry).await) })
+        Box::pin(async move {
+            let doing = "erasing a key";
+            act.check(doing)?;
+            self.told(doing, self.inner.erase(act, key, dry).await)
+        })
     }
     fn note<'a>(&'a self, act: &'a Act, name: &'a str, target: &'a str, outcome: &'a str) -> Asked<'a, ()> {
-        Box::pin(
-            async move { self.told("writing an act down", self.inner.note_alone(act, name, target, outcome).await) },
-        )
+        Box::pin(async move {
+            let doing = "writing an act down";
+            act.check(doing)?;
+            self.told(doing, self.inner.note_alone(act, name, target, outcome).await)
+        })
     }
 }
 

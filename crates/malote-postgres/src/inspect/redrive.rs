@@ -94,7 +94,7 @@ impl Inner {
         let failed = |error| self.failed(format!("redriving dead letter {id}"), error);
         let Some(letter) = self.letter(connection, id).await.map_err(failed)? else { return Ok(None) };
         let came = if letter.is_erased() && letter.consumer().is_some() {
-            refused(&letter, "its record was erased, so there is nothing to handle: discard it", false)
+            refused(&letter, "its record was erased, so there is nothing to handle: discard it")
         } else if let Some(consumer) = letter.consumer() {
             self.park_again(connection, act, &letter, consumer, how, delay).await.map_err(failed)?
         } else {
@@ -129,10 +129,7 @@ impl Inner {
         let row = self.lock_lane(connection, consumer, &letter.topic, &key).await?;
         let newer = row.try_get::<i64, _>("passed")? - letter.passed_before;
         if letter.key.is_some() && newer > 0 && !how.although_newer && !planted::is("redrive-unchecked") {
-            let why = format!(
-                "{newer} later messages of its key have been handled since: handling it now may put old state over new. Look at both; redrive it although there are newer ones, or discard it"
-            );
-            return Ok(refused(letter, &why, true));
+            return Ok(Came::Refused(Refused::stale(letter.id, newer.unsigned_abs())));
         }
         let mut history = if planted::is("redrive-forgets") { History::default() } else { letter.history.clone() };
         history.push(Setback::act(letter.now, "redriven", &format!("{}: {}", act.actor, act.reason)));
@@ -140,7 +137,7 @@ impl Inner {
         let parked = self.sql.redrive.query().bind(letter.id).bind(consumer).bind(&key);
         let parked = parked.bind(history.to_json()).bind(admission.map(|event| event.day));
         if parked.execute(&mut *connection).await?.rows_affected() == 0 {
-            return Ok(refused(letter, "it is parked already", false));
+            return Ok(refused(letter, "it is parked already"));
         }
         if let Some(event) = admission {
             let seen = self.sql.redrive_inbox.query().bind(consumer).bind(event.event_id).bind(event.day);
@@ -178,10 +175,10 @@ impl Inner {
                 "it cannot be read ({}): mend the row by hand and publish it anew, or discard this",
                 letter.reason
             );
-            return Ok(refused(letter, &why, false));
+            return Ok(refused(letter, &why));
         };
         if let Err(unfit) = envelope.check() {
-            return Ok(refused(letter, &Problem::from(unfit).to_string(), false));
+            return Ok(refused(letter, &Problem::from(unfit).to_string()));
         }
         self.append(connection, &[envelope]).await?;
         let removed = self.remove_dead(connection, letter.id).await;
@@ -190,6 +187,6 @@ impl Inner {
     }
 }
 
-fn refused(letter: &Letter, why: &str, stale: bool) -> Came {
-    Came::Refused(Refused { id: letter.id, why: why.to_owned(), stale })
+fn refused(letter: &Letter, why: &str) -> Came {
+    Came::Refused(Refused { id: letter.id, why: why.to_owned(), stale: false })
 }

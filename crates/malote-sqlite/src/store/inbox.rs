@@ -42,7 +42,9 @@ pub(super) async fn mark(
     if events.is_empty() {
         return Ok(());
     }
-    sqlx::query(include_str!("../../sql/mark_inbox.sql"))
+    let renewed = ", at = (SELECT now FROM malote_clock)";
+    let statement = fence(planted::is("handled-when-admitted"), include_str!("../../sql/mark_inbox.sql"), renewed);
+    sqlx::query(statement)
         .bind(consumer)
         .bind(to_json(events))
         .bind(state)

@@ -37,6 +37,7 @@ macro_rules! inspect_conformance {
             the_next_attempt_can_be_made_now
             what_was_published_is_sent_again_under_its_id
             an_erased_key_is_nowhere
+            an_act_without_a_name_or_a_reason_is_refused
             a_dry_run_changes_nothing
             a_healthy_store_has_no_fault
         }

@@ -8,9 +8,9 @@ use super::{
     store::{commit, sealer},
 };
 use malote_core::{
-    Admission, By, Dead, Ending, Envelope, FullStore, History, Incarnation, LaneState, RawRecord, Settled, Taken,
-    Transaction,
-    inspect::{Filter, ONLY_FOR, Redrive, Replay},
+    Admission, By, Class, Dead, Ending, Envelope, FullStore, History, Incarnation, LaneState, RawRecord, Settled,
+    Taken, Transaction,
+    inspect::{Act, Filter, ONLY_FOR, Redrive, Replay},
     relay::{Cursor, Ranges, Window},
     wire,
 };
@@ -229,6 +229,29 @@ pub async fn an_erased_key_is_nowhere<S: FullStore>(store: S) {
     let mut tx = store.begin(sealer()).await.unwrap();
     assert!(!admit(&store, &mut tx, &behind).await, "it is not handled when it comes again");
     assert_eq!(store.lanes(&mut tx, CONSUMER, &[lane(&first)]).await.unwrap(), [LaneState::Free]);
+}
+
+/// Who acts and why is written down, so both are asked for, of every act.
+pub async fn an_act_without_a_name_or_a_reason_is_refused<S: FullStore>(store: S) {
+    dies(&store, &envelope("k"), "never").await;
+    waits(&store, &envelope("l"), LONG).await;
+    let replay = Replay { dry: false, topic: None, consumer: None, most: 100 };
+    for lacking in [Act { actor: " ".into(), ..act() }, Act { reason: "\t".into(), ..act() }] {
+        let acts = [
+            store.redrive(&lacking, &all(), AT_ONCE).await.map(drop),
+            store.discard(&lacking, &all(), false).await.map(drop),
+            store.retry_now(&lacking, &all(), false).await.map(drop),
+            store.replay(&lacking, &all(), replay.clone()).await.map(drop),
+            store.erase(&lacking, "k", false).await.map(drop),
+            store.note(&lacking, "prune", "old rows", "none").await,
+        ];
+        for refused in acts {
+            let error = refused.expect_err("nobody would know");
+            assert!(error.class == Class::Final && error.source.to_string().contains("written down"), "{error:?}");
+        }
+    }
+    assert_eq!(dead(&store, &all()).await.len(), 1);
+    assert_eq!(store.audit(10).await.unwrap().len(), 0);
 }
 
 /// It says what it would do, and writes nothing down.

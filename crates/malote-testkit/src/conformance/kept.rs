@@ -2,7 +2,7 @@
 
 use super::{
     parking::{failed, given_up, letter, one, park, settle, states},
-    store::{WallClock, sealer},
+    store::{PATIENCE, WallClock, sealer},
 };
 use chrono::{Days, NaiveDate};
 use malote_core::{
@@ -10,7 +10,7 @@ use malote_core::{
     Settled, Store, Transaction,
     inspect::{Act, Filter},
 };
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 const CONSUMER: &str = "ledger";
@@ -70,6 +70,27 @@ pub async fn old_inbox_rows_go_when_they_are_done<S: FullStore>(store: S) {
     settle(&store, &second, Ending::Done).await;
     assert_eq!(prune(&store, keep, 10).await, 1, "it is done now");
     assert_eq!(store.seen(CONSUMER, &both).await.unwrap(), [true, false]);
+}
+
+/// A message that waited long is remembered as long as one that did not: a copy may come after either.
+pub async fn what_waited_is_kept_from_its_end_on<S: FullStore>(store: S) {
+    let keep = Prune::Inbox(Duration::from_secs(3));
+    let event = || Admission { event_id: Uuid::now_v7(), day: NaiveDate::from_ymd_opt(2020, 1, 1).unwrap() };
+    let mut waiting = letter("a", "1", Some(failed(1, Duration::ZERO)));
+    waiting.admission = Some(event());
+    park(&store, std::slice::from_ref(&waiting)).await;
+    let (done, waited) = ([event()], [waiting.admission.unwrap()]);
+    admit(&store, &done).await;
+    let head = one(&store).await;
+    let end = Instant::now() + PATIENCE;
+    while store.prune(keep, 10, true).await.unwrap().rows == 0 {
+        assert!(Instant::now() < end, "nothing is old");
+        tokio::time::sleep(Duration::from_millis(20)).await; // between two looks
+    }
+    assert!(matches!(settle(&store, &head, Ending::Done).await, Settled::Rest));
+    while store.prune(keep, 10, false).await.unwrap().more {}
+    assert_eq!(store.seen(CONSUMER, &done).await.unwrap(), [false]);
+    assert_eq!(store.seen(CONSUMER, &waited).await.unwrap(), [true], "it was handled just now");
 }
 
 /// Their keys go on as if they had been discarded; one that holds its key waits for a person.

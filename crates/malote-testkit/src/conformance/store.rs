@@ -73,6 +73,7 @@ macro_rules! store_conformance {
             schedule_and_cancel_belong_to_the_transaction
             late_ones_fire_once_and_in_order
             old_inbox_rows_go_when_they_are_done
+            what_waited_is_kept_from_its_end_on
             old_dead_letters_go
             old_answers_go
             old_acts_go

@@ -233,6 +233,9 @@ impl<S: FullStore> Consumer<S> {
             Ok(out) => return Ok(Some(out)),
             Err(fault) => fault,
         };
+        if malote_core::planted::is("retry-in-place") {
+            return Err(Trouble::Store(Class::Transient, fault.why));
+        }
         match self.sentence(work, &fault) {
             Sentence::Park(failed) => {
                 written.park.push(work.park(Some(failed)));
@@ -259,7 +262,13 @@ impl<S: FullStore> Consumer<S> {
         if !passing.is_empty() {
             store.pass(tx, name, &passing).await?;
         }
-        if !out.is_empty() {
+        if malote_core::planted::is("said-apart") {
+            for said in out.chunks(50) {
+                let mut apart = self.begin().await?;
+                apart.append(said.to_vec()).await?;
+                apart.commit().await?;
+            }
+        } else if !out.is_empty() {
             tx.append(out).await.map_err(Trouble::at_commit)?;
         }
         Ok(())

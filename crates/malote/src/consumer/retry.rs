@@ -1,13 +1,18 @@
 //! The next attempt at what is parked.
 //!
 //! ```text
-//!   claim lanes that are due (the attempt is counted) ──▶ run the head ──▶ BEGIN · what it did · settle · COMMIT
-//!        ▲                                                                       │
-//!        └── nothing due: wait ◀───────────────────────────── the next one of the lane, if there is one
+//!   claim lanes that are due (the attempt is counted) ──▶ BEGIN · run their heads · settle each · COMMIT
+//!        ▲                                                     ▲                               │
+//!        └── nothing due: wait ◀───────────────────────────────┴── the next ones of those lanes, if any
 //! ```
 //!
 //! Any number of processes do this at once: a lane is claimed by one of them, for longer than an
 //! attempt may take, and whoever outlives its claim is fenced when it wants to settle.
+//!
+//! The heads of several lanes share a transaction, as a batch of the consumer does, so that what waits
+//! costs the others no commit for each message. One head of a lane at a time: the next one was counted by
+//! the commit before it. What goes wrong with all of them is done again lane by lane, side by side; so is
+//! what is left when the shared transaction has taken its time. Effects are always side by side.
 
 use super::{
     Consumer,
@@ -16,20 +21,38 @@ use super::{
 use crate::{service::Service, supervise::Beat, telemetry};
 use futures::{StreamExt, stream};
 use malote_core::{
-    BoxFuture, Cause, ClaimDue, Class, Ending, Failed, FullStore, Incarnation, Parked, Settled, Store, StoreError,
-    Transaction,
+    BoxFuture, Cause, ClaimDue, Class, Ending, Envelope, Failed, FullStore, Incarnation, Parked, Settled, Store,
+    StoreError, Transaction,
     retry::{Next, Then},
 };
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tokio::sync::Notify;
 use tracing::Instrument;
 
-/// Lanes that are claimed in one go, and run side by side.
+/// Lanes that are claimed in one go, and run together.
 const LANES: u32 = 16;
+/// A transaction that is shared begins no further attempt after this.
+const SHARED: Duration = Duration::from_millis(100);
 /// Longest wait between two looks.
 const IDLE: Duration = Duration::from_secs(1);
 /// A claim outlasts an attempt by this.
 const MARGIN: Duration = Duration::from_secs(30);
+
+/// A head that was claimed, and what it is for.
+struct Turn<'s, S: Store> {
+    head: Parked,
+    work: Work<'s, S>,
+}
+
+impl<'s, S: Store> Turn<'s, S> {
+    fn new(service: &'s Service<S>, head: Parked) -> Self {
+        let work = Work::parked(service, &head.lane, &head.what, head.record.clone());
+        Self { head, work }
+    }
+}
 
 /// Retries what is parked for one service in one process.
 pub(crate) struct Retrier<S: Store>(Consumer<S>);
@@ -44,7 +67,8 @@ impl<S: FullStore> Retrier<S> {
         let Consumer { service, who, beat, stop, parked, .. } = &self.0;
         let settings = &service.settings;
         let longest = service.routes.values().map(|entry| entry.policy.unwrap_or(settings.retry).deadline).max();
-        let holds = longest.unwrap_or_default() + MARGIN;
+        // the last attempt of a shared transaction, then one of those for which there was no time
+        let holds = longest.unwrap_or_default() * 2 + MARGIN;
         let ask = ClaimDue { who: *who, most: LANES, holds, budget: settings.budget };
         while !stop.is_cancelled() {
             beat.working();
@@ -57,17 +81,58 @@ impl<S: FullStore> Retrier<S> {
                 stop.run_until_cancelled(idle).await;
                 continue;
             }
-            let lanes: Vec<BoxFuture<'_, Result<(), StoreError>>> =
-                due.heads.into_iter().map(|head| Box::pin(self.run_lane(head)) as BoxFuture<'_, _>).collect();
-            let mut ends = stream::iter(lanes).buffer_unordered(LANES as usize);
-            let mut trouble = Ok(());
-            while let Some(end) = ends.next().await {
-                // the other lanes are brought to their end first
-                trouble = trouble.and(end);
-            }
-            trouble?;
+            let again = due.heads.iter().filter(|head| head.attempts > 1).count();
+            metrics::counter!("malote_retries_total", "consumer" => service.name.to_string()).increment(again as u64);
+            let turns = due.heads.into_iter().map(|head| Turn::new(service, head));
+            let (effects, handlers): (Vec<_>, Vec<_>) = turns.partition(|turn| turn.work.is_effect());
+            let (called, handled) = tokio::join!(self.side_by_side(effects), self.together(handlers));
+            called.and(handled)?;
         }
         Ok(())
+    }
+
+    /// The heads of these lanes in one transaction, then their next ones in another, until none is left.
+    async fn together(&self, mut turns: Vec<Turn<'_, S>>) -> Result<(), StoreError> {
+        // in the order in which a consumer locks lanes, so that they never wait in a circle
+        turns.sort_by(|a, b| a.head.lane.cmp(&b.head.lane));
+        while !turns.is_empty() {
+            let settled = match self.attempt_all(&turns, false).await {
+                Err(Trouble::Message(_)) => self.attempt_all(&turns, true).await,
+                done => done,
+            };
+            // nothing was kept: lane by lane it can be told what was wrong with which
+            let Ok(settled) = settled else { return self.side_by_side(turns).await };
+            let late = turns.split_off(settled.len());
+            let next = settled.into_iter().zip(&turns).filter_map(|(settled, turn)| self.next(settled, &turn.head));
+            let next: Vec<Parked> = next.collect();
+            self.side_by_side(late).await?;
+            if self.0.stop.is_cancelled() {
+                for head in &next {
+                    self.hand_back(head).await?;
+                }
+                return Ok(());
+            }
+            let (effects, handlers) = next
+                .into_iter()
+                .map(|head| Turn::new(&self.0.service, head))
+                .partition::<Vec<_>, _>(|turn| turn.work.is_effect());
+            self.side_by_side(effects).await?;
+            turns = handlers;
+        }
+        Ok(())
+    }
+
+    /// Each lane for itself.
+    async fn side_by_side(&self, turns: Vec<Turn<'_, S>>) -> Result<(), StoreError> {
+        let lanes: Vec<BoxFuture<'_, Result<(), StoreError>>> =
+            turns.into_iter().map(|turn| Box::pin(self.run_lane(turn.head)) as BoxFuture<'_, _>).collect();
+        let mut ends = stream::iter(lanes).buffer_unordered(LANES as usize);
+        let mut trouble = Ok(());
+        while let Some(end) = ends.next().await {
+            // the other lanes are brought to their end first
+            trouble = trouble.and(end);
+        }
+        trouble
     }
 
     /// One head after the other, as long as they go well. A lane that is left in the middle is due again
@@ -75,107 +140,162 @@ impl<S: FullStore> Retrier<S> {
     async fn run_lane(&self, head: Parked) -> Result<(), StoreError> {
         let mut head = Some(head);
         while let Some(this) = head.take() {
-            head = match self.attempt(&this).await? {
-                Settled::Next(next) if !self.0.stop.is_cancelled() => Some(*next),
+            head = match self.next(self.attempt(&this).await?, &this) {
                 // not begun: the attempt that was counted is not made
-                Settled::Next(next) => return self.hand_back(&next).await,
-                Settled::Rest => None,
-                Settled::Fenced => {
-                    tracing::warn!(service = %self.0.service.name, event = this.what, "it took longer than its claim; nothing of it is kept");
-                    metrics::counter!("malote_fenced_total", "service" => self.0.service.name.to_string()).increment(1);
-                    None
-                }
+                Some(next) if self.0.stop.is_cancelled() => return self.hand_back(&next).await,
+                next => next,
             };
         }
         Ok(())
     }
 
-    async fn attempt(&self, head: &Parked) -> Result<Settled, StoreError> {
-        let Consumer { service, .. } = &self.0;
-        if head.attempts > 1 {
-            metrics::counter!("malote_retries_total", "consumer" => service.name.to_string()).increment(1);
+    /// What is at the head of a lane after an attempt.
+    fn next(&self, settled: Settled, this: &Parked) -> Option<Parked> {
+        match settled {
+            Settled::Next(next) => Some(*next),
+            Settled::Rest => None,
+            Settled::Fenced => {
+                let service = &self.0.service.name;
+                tracing::warn!(%service, event = this.what, "it took longer than its claim; nothing of it is kept");
+                metrics::counter!("malote_fenced_total", "service" => service.to_string()).increment(1);
+                None
+            }
         }
-        let work = Work::parked(service, &head.lane, &head.what, head.record.clone());
-        let policy = service.policy(work.kind());
-        // more attempts begun than allowed: the last ones never came to an end
-        let fault = if head.attempts > policy.attempts {
-            Fault::of_class(Class::Final, "the process died, or was too slow, during the last attempt")
-        } else {
-            let mut conflicts = 0;
-            loop {
-                match self.run_head(&work, head).await {
-                    Ok(settled) => return Ok(settled),
-                    Err(Trouble::Message(fault)) if fault.is_conflict() && conflicts < 5 => conflicts += 1,
-                    Err(Trouble::Message(fault)) => break fault,
-                    Err(Trouble::Store(class, why)) => {
-                        return Err(StoreError { doing: format!("retrying {}", head.what), class, source: why.into() });
-                    }
+    }
+
+    async fn attempt(&self, head: &Parked) -> Result<Settled, StoreError> {
+        let turn = Turn::new(&self.0.service, head.clone());
+        let mut conflicts = 0;
+        let fault = loop {
+            match self.run_head(&turn).await {
+                Ok(settled) => return Ok(settled),
+                Err(Trouble::Message(fault)) if fault.is_conflict() && conflicts < 5 => conflicts += 1,
+                Err(Trouble::Message(fault)) => break fault,
+                Err(Trouble::Store(class, why)) => {
+                    return Err(StoreError { doing: format!("retrying {}", head.what), class, source: why.into() });
                 }
             }
         };
-        self.after_failure(&work, head, &fault).await
+        let ending = self.ending(&turn.work, head, &fault);
+        self.settle_alone(&turn.work, head, &ending).await
+    }
+
+    /// For the saga that asked for what is given up; in the transaction that gives it up.
+    fn notice(&self, tx: &mut S::Tx, work: &Work<'_, S>, ending: &Ending) -> Option<Envelope> {
+        match ending {
+            Ending::Dead { dead, .. } => self.0.tell_of(tx, work, dead),
+            _ => None,
+        }
     }
 
     /// The attempt itself, and what it did, in one transaction with the end of the parked message.
-    async fn run_head(&self, work: &Work<'_, S>, head: &Parked) -> Result<Settled, Trouble> {
-        let consumer = &self.0;
-        let (service, store) = (&consumer.service, &consumer.service.store);
-        match &work.task {
-            Task::Hopeless(_, why) => Err(Trouble::Message(Fault::of_class(Class::Final, why))),
-            Task::Handle(envelope, handler) => {
-                let mut tx = consumer.begin().await?;
-                let span = telemetry::process_span(envelope, &service.name, service.transport.system());
-                tx.set_savepoint().await?;
-                let out = consumer.react(&mut tx, envelope, *handler).instrument(span).await;
-                match out {
-                    Ok(out) => {
-                        tx.end_savepoint(false).await?;
-                        if !out.is_empty() {
-                            tx.append(out).await.map_err(Trouble::at_commit)?;
-                        }
-                        self.settle(tx, head, &Ending::Done).await
-                    }
-                    Err(fault) if fault.is_conflict() => {
-                        // what the rollback has to say matters less than why it came to it
-                        let _ = tx.rollback().await;
-                        Err(Trouble::Message(fault))
-                    }
-                    Err(fault) => {
-                        tx.end_savepoint(true).await?;
-                        let ending = self.ending(work, head, &fault);
-                        self.tell_of(&mut tx, work, &ending).await?;
-                        self.settle(tx, head, &ending).await
-                    }
+    async fn run_head(&self, turn: &Turn<'_, S>) -> Result<Settled, Trouble> {
+        let (consumer, Turn { head, work }) = (&self.0, turn);
+        if let (Task::Call(envelope, effect), None) = (&work.task, self.hopeless(turn)) {
+            let note = consumer.call(envelope, *effect).await.map_err(Trouble::Message)?;
+            let mut tx = consumer.service.store.begin(consumer.outbox.sealer(consumer.cause_of(envelope))).await?;
+            consumer.write_down(&mut tx, note).await?;
+            return self.settle(tx, head, &Ending::Done).await;
+        }
+        let mut settled = self.attempt_all(std::slice::from_ref(turn), true).await?;
+        Ok(settled.pop().unwrap_or(Settled::Fenced))
+    }
+
+    /// The heads of several lanes in one transaction, each in a savepoint where they are kept `apart` and
+    /// where it has failed before; what became of the first ones, as many as there was time for.
+    async fn attempt_all(&self, turns: &[Turn<'_, S>], apart: bool) -> Result<Vec<Settled>, Trouble> {
+        let mut tx = self.0.begin().await?;
+        let done = self.try_all(&mut tx, turns, apart).await;
+        match done {
+            Ok((settled, handled)) if !settled.iter().any(|one| matches!(one, Settled::Fenced)) => {
+                tx.commit().await.map_err(Trouble::at_commit)?;
+                self.0.count(handled, 0);
+                Ok(settled)
+            }
+            // what the rollback has to say matters less than why it came to it
+            done => {
+                let _ = tx.rollback().await;
+                match done? {
+                    (settled, _) if turns.len() == 1 => Ok(settled),
+                    _ => Err(Trouble::Store(Class::Conflict, "a claim was over".into())),
                 }
             }
-            Task::Call(envelope, effect) => {
-                let note = consumer.call(envelope, *effect).await.map_err(Trouble::Message)?;
-                let mut tx = store.begin(consumer.outbox.sealer(consumer.cause_of(envelope))).await?;
-                consumer.write_down(&mut tx, note).await?;
-                self.settle(tx, head, &Ending::Done).await
+        }
+    }
+
+    /// The handlers first, then the ends, so that lanes are locked for a moment only.
+    async fn try_all(
+        &self,
+        tx: &mut S::Tx,
+        turns: &[Turn<'_, S>],
+        apart: bool,
+    ) -> Result<(Vec<Settled>, u64), Trouble> {
+        let (begun, mut endings, mut out) = (Instant::now(), Vec::new(), Vec::new());
+        for turn in turns {
+            if !endings.is_empty() && begun.elapsed() > SHARED {
+                break;
+            }
+            let ending = match self.react(tx, turn, apart || turn.head.attempts > 1).await? {
+                Ok(said) => {
+                    out.extend(said);
+                    Ending::Done
+                }
+                Err(fault) => self.ending(&turn.work, &turn.head, &fault),
+            };
+            out.extend(self.notice(tx, &turn.work, &ending));
+            endings.push(ending);
+        }
+        if !out.is_empty() {
+            tx.append(out).await.map_err(Trouble::at_commit)?;
+        }
+        let mut settled = Vec::new();
+        for (turn, ending) in turns.iter().zip(&endings) {
+            settled.push(self.0.service.store.settle(tx, &turn.head, ending).await?);
+        }
+        let handled = endings.iter().filter(|ending| matches!(ending, Ending::Done)).count();
+        Ok((settled, handled as u64))
+    }
+
+    /// What a head has to say, or how it failed in a savepoint of its own. What fails without one, and
+    /// what met another transaction, is everybody's.
+    async fn react(
+        &self,
+        tx: &mut S::Tx,
+        turn: &Turn<'_, S>,
+        apart: bool,
+    ) -> Result<Result<Vec<Envelope>, Fault>, Trouble> {
+        let (consumer, Turn { work, .. }) = (&self.0, turn);
+        let service = &consumer.service;
+        if let Some(fault) = self.hopeless(turn) {
+            return Ok(Err(fault));
+        }
+        let Task::Handle(envelope, handler) = &work.task else {
+            return Ok(Err(Fault::of_class(Class::Transient, "an effect is called with no transaction open")));
+        };
+        let span = telemetry::process_span(envelope, &service.name, service.transport.system());
+        if !apart {
+            return consumer.react(tx, envelope, *handler).instrument(span).await.map(Ok).map_err(Trouble::Message);
+        }
+        tx.set_savepoint().await?;
+        let outcome = consumer.react(tx, envelope, *handler).instrument(span).await;
+        match &outcome {
+            Err(fault) if fault.is_conflict() => outcome.map(Ok).map_err(Trouble::Message),
+            _ => {
+                tx.end_savepoint(outcome.is_err()).await?;
+                Ok(outcome)
             }
         }
     }
 
-    async fn after_failure(&self, work: &Work<'_, S>, head: &Parked, fault: &Fault) -> Result<Settled, StoreError> {
-        let ending = self.ending(work, head, fault);
-        let mut tx = self.0.service.store.begin(self.0.outbox.sealer(Cause::default())).await?;
-        let trouble = |trouble: Trouble| StoreError {
-            doing: format!("settling {}", head.what),
-            class: trouble.class(),
-            source: trouble.why().into(),
-        };
-        self.tell_of(&mut tx, work, &ending).await.map_err(trouble)?;
-        self.settle(tx, head, &ending).await.map_err(trouble)
-    }
-
-    /// A saga that asked for what is given up is told so, in the transaction that gives it up.
-    async fn tell_of(&self, tx: &mut S::Tx, work: &Work<'_, S>, ending: &Ending) -> Result<(), Trouble> {
-        let Ending::Dead { dead, .. } = ending else { return Ok(()) };
-        match self.0.tell_of(tx, work, dead) {
-            Some(notice) => Ok(tx.append(vec![notice]).await?),
-            None => Ok(()),
+    /// Why nothing is to be tried, if so.
+    fn hopeless(&self, turn: &Turn<'_, S>) -> Option<Fault> {
+        let Turn { head, work } = turn;
+        if let Task::Hopeless(_, why) = &work.task {
+            return Some(Fault::of_class(Class::Final, why));
         }
+        // more attempts begun than allowed: the last ones never came to an end
+        let over = head.attempts > self.0.service.policy(work.kind()).attempts;
+        over.then(|| Fault::of_class(Class::Final, "the process died, or was too slow, during the last attempt"))
     }
 
     /// What becomes of a head after an attempt that failed.
@@ -204,11 +324,15 @@ impl<S: FullStore> Retrier<S> {
         let (class, history) = (Class::Transient, head.history.clone());
         let error = "not begun: the service stopped".to_owned();
         let failed = Failed { class, error, attempts: head.attempts - 1, history, wait: Duration::ZERO };
-        self.settle_alone(head, &Ending::Again(failed)).await.map(drop)
+        let turn = Turn::new(&self.0.service, head.clone());
+        self.settle_alone(&turn.work, head, &Ending::Again(failed)).await.map(drop)
     }
 
-    async fn settle_alone(&self, head: &Parked, ending: &Ending) -> Result<Settled, StoreError> {
-        let tx = self.0.service.store.begin(self.0.outbox.sealer(Cause::default())).await?;
+    async fn settle_alone(&self, work: &Work<'_, S>, head: &Parked, ending: &Ending) -> Result<Settled, StoreError> {
+        let mut tx = self.0.service.store.begin(self.0.outbox.sealer(Cause::default())).await?;
+        if let Some(notice) = self.notice(&mut tx, work, ending) {
+            tx.append(vec![notice]).await?;
+        }
         self.settle(tx, head, ending).await.map_err(|trouble| StoreError {
             doing: format!("settling {}", head.what),
             class: trouble.class(),

@@ -83,6 +83,8 @@ impl<S: Store> Relay<S> {
                 }
                 Taken::Mine { lease, cursor, .. } => {
                     tracing::info!(service = %self.service.name, epoch = lease.epoch, high = cursor.high, "relay leads");
+                    let forgotten = malote_core::planted::is("cursor-forgotten");
+                    let cursor = if forgotten { Default::default() } else { cursor };
                     self.counts.leads(true);
                     let ended = self.lead(&lease, cursor, asked).await;
                     self.counts.leads(false);

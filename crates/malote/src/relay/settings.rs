@@ -13,11 +13,13 @@ pub(crate) struct Sending {
     pub deadline: Duration,
     /// Most rows a second that are sent a second time.
     pub again: u32,
+    /// Between two looks at what may go, and what will be needed.
+    pub upkeep: Duration,
 }
 
 impl Default for Sending {
     fn default() -> Self {
-        Self { lanes: 8, deadline: Duration::from_secs(60), again: 2_000 }
+        Self { lanes: 8, deadline: Duration::from_secs(60), again: 2_000, upkeep: Duration::from_secs(10) }
     }
 }
 
@@ -41,6 +43,13 @@ impl<S: Store> Service<S> {
     /// the number of replicas: one of them leads.
     pub fn resent_per_second(mut self, rows: u32) -> Self {
         self.settings.sending.again = rows.max(1);
+        self
+    }
+
+    /// How often the relay lets published rows go, and makes the partitions that will be needed next
+    /// (every 10 s by default; not under 100 ms), however busy it is.
+    pub fn upkeep_every(mut self, time: Duration) -> Self {
+        self.settings.sending.upkeep = time.max(Duration::from_millis(100));
         self
     }
 }

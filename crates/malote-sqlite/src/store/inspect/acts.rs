@@ -8,7 +8,7 @@ use super::{
     list,
 };
 use malote_core::{
-    Class, StoreError,
+    StoreError,
     inspect::{Act, Acted, Filter},
 };
 use serde_json::json;
@@ -18,20 +18,6 @@ use uuid::Uuid;
 
 /// Rows of one step.
 pub(super) const STEP: u32 = 200;
-
-/// An act needs a name and a reason; both are looked for in the audit one day.
-pub(super) fn check(doing: &str, act: &Act) -> Result<(), StoreError> {
-    let lacking = |what: &str| StoreError {
-        doing: doing.to_owned(),
-        class: Class::Final,
-        source: format!("{what} is needed: it is written down").into(),
-    };
-    match (act.actor.trim().is_empty(), act.reason.trim().is_empty()) {
-        (true, _) => Err(lacking("who acts")),
-        (_, true) => Err(lacking("a reason")),
-        _ => Ok(()),
-    }
-}
 
 /// Writes an act down, in the transaction that does it.
 pub(in super::super) async fn write_down(
@@ -48,7 +34,7 @@ pub(in super::super) async fn write_down(
 
 /// Writes an act down that was many transactions of its own.
 pub(super) async fn note(store: &Sqlite, act: &Act, name: &str, target: &str, outcome: &str) -> Result<(), StoreError> {
-    check("writing an act down", act)?;
+    act.check("writing an act down")?;
     let mut tx = store.lock().await?;
     write_down(&mut tx, act, name, target, outcome).await?;
     end(tx, false, || ()).await
@@ -82,7 +68,7 @@ pub(super) fn target(of: &str, filter: &Filter) -> String {
 }
 
 pub(super) async fn discard(store: &Sqlite, act: &Act, filter: &Filter, dry: bool) -> Result<Acted, StoreError> {
-    check("discarding dead letters", act)?;
+    act.check("discarding dead letters")?;
     let (mut all, mut above) = (Acted::default(), 0);
     loop {
         let rows = list::dead(store, filter, above, STEP).await?;
@@ -103,7 +89,7 @@ pub(super) async fn discard(store: &Sqlite, act: &Act, filter: &Filter, dry: boo
 
 pub(super) async fn retry_now(store: &Sqlite, act: &Act, filter: &Filter, dry: bool) -> Result<Acted, StoreError> {
     let doing = "making parked messages due";
-    check(doing, act)?;
+    act.check(doing)?;
     let rows = list::parked(store, filter, u32::MAX).await?;
     let lanes: BTreeSet<_> = rows
         .into_iter()
@@ -128,7 +114,7 @@ pub(super) async fn retry_now(store: &Sqlite, act: &Act, filter: &Filter, dry: b
 }
 
 pub(super) async fn erase(store: &Sqlite, act: &Act, key: &str, dry: bool) -> Result<Acted, StoreError> {
-    check("erasing a key", act)?;
+    act.check("erasing a key")?;
     let mut tx = store.lock().await?;
     let dead = erase_by(&mut tx, include_str!("../../../sql/erase_dead.sql"), key).await?;
     erase_by(&mut tx, include_str!("../../../sql/erase_inbox.sql"), key).await?;

@@ -26,7 +26,7 @@ use std::collections::HashMap;
 type Lanes = HashMap<(String, String, String), i64>;
 
 pub(super) async fn redrive(store: &Sqlite, act: &Act, filter: &Filter, how: Redrive) -> Result<Acted, StoreError> {
-    acts::check("redriving dead letters", act)?;
+    act.check("redriving dead letters")?;
     let (mut all, mut above, mut lanes) = (Acted::default(), 0, Lanes::new());
     // one that dies again meanwhile gets a larger number, and is not taken for one that was asked for
     let last = newest(store).await?;
@@ -128,8 +128,7 @@ async fn to_lane(
     };
     let newer = passed(tx, &name, &letter.dead.topic, &key).await? - letter.passed_before;
     if newer > 0 && letter.dead.key.is_some() && !how.although_newer && !planted::is("redrive-unchecked") {
-        let why = format!("{newer} newer messages of its key were handled since: confirm, or discard it");
-        return Ok(Err(Refused { id: letter.id, why, stale: true }));
+        return Ok(Err(Refused::stale(letter.id, newer.unsigned_abs())));
     }
     let next = lanes.len() as i64;
     let i = *lanes.entry((name.clone(), letter.dead.topic.clone(), key.clone())).or_insert(next);

@@ -15,7 +15,7 @@ use std::collections::HashSet;
 
 pub(super) async fn replay(store: &Sqlite, act: &Act, filter: &Filter, how: Replay) -> Result<Acted, StoreError> {
     let doing = "sending rows of the outbox again";
-    acts::check(doing, act)?;
+    act.check(doing)?;
     let end = last(store).await?;
     let (mut all, mut above, mut sent) = (Acted::default(), 0, HashSet::new());
     while all.done < u64::from(how.most) && above < end {
