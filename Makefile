@@ -8,7 +8,7 @@ MINUTES ?= 10
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## Payments in one process: SQLite and an embedded log, nothing to install
+demo: ## Payments and orders in one process: SQLite and an embedded log, nothing to install
 	@scripts/demo
 
 test: ## Every test, against real PostgreSQL, Redis, Kafka and Prometheus

@@ -43,7 +43,7 @@ impl Name {
     /// Where it serves HTTP unless told otherwise.
     fn default_http(self) -> &'static str {
         match self {
-            Self::Order => "127.0.0.1:8080",
+            Self::Order => "127.0.0.1:8084",
             Self::Inventory => "127.0.0.1:8085",
             Self::Billing => "127.0.0.1:8086",
             Self::Shipping => "127.0.0.1:8087",
@@ -134,7 +134,11 @@ async fn provider_inside(config: &Config, stop: &CancellationToken) -> Result<St
     make_folder("MALOTE_DATA", data)?;
     let failed = |error: &dyn std::error::Error| Fatal::Other(format!("the provider cannot start: {error}"));
     let book = Book::open(&data.join("provider.db")).await.map_err(|error| failed(&error))?;
-    let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|error| failed(&error))?;
+    let listener = TcpListener::bind(&config.provider_http).await;
+    let listener = listener.map_err(|error| {
+        let address = &config.provider_http;
+        Invalid::new("MALOTE_PROVIDER_HTTP", format!("cannot listen on {address}: {error}"))
+    })?;
     let address = listener.local_addr().map_err(|error| failed(&error))?;
     let stop = stop.clone();
     tokio::spawn(async move {
@@ -168,4 +172,18 @@ pub async fn flow() -> Result<Flow, Fatal> {
     // what is left of it would only take room
     let _ = std::fs::remove_dir_all(&folder);
     flow
+}
+
+/// What to try, for a person at a terminal.
+pub fn howto(address: &str) -> String {
+    format!(
+        "An order that is confirmed:\n\n  \
+         curl -X POST http://{address}/orders -H 'Content-Type: application/json' \\\n    \
+         -H 'Idempotency-Key: 11111111-1111-1111-1111-111111111111' \\\n    \
+         -d '{{\"items\": [{{\"sku\": \"book\", \"quantity\": 1}}], \"card\": \"tok_ok\", \"address\": \"Rua das Flores 1\"}}'\n\n\
+         Other cards: tok_declined, tok_timeout (done, but the answer is lost), tok_slow, tok_refund_fails.\n\
+         Items: book, pen, lamp, and three globes. Another key for another order.\n\n\
+         How it stands, with the id from the answer; and to call it off in time:\n\n  \
+         curl http://{address}/orders/ID\n  curl -X POST http://{address}/orders/ID/cancel"
+    )
 }

@@ -11,6 +11,8 @@ pub struct Config {
     pub common: Common,
     /// Where the payment provider is; one in this process unless set.
     pub provider: Option<String>,
+    /// Where the one in this process serves HTTP.
+    pub provider_http: String,
     /// How long one call to it may take.
     pub patience: Duration,
     /// How long a reservation of stock lasts.
@@ -22,7 +24,7 @@ pub struct Config {
 /// The variables and what they do, for `--help`.
 pub const HELP: &str = "\
 Environment:
-  MALOTE_HTTP                   where HTTP is served [127.0.0.1:8080; 8085 inventory, 8086 billing, 8087 shipping]
+  MALOTE_HTTP                   where HTTP is served [127.0.0.1:8084; 8085 inventory, 8086 billing, 8087 shipping]
   MALOTE_DATA                   where files are kept [./data]
   MALOTE_STORE                  each service's database: a path, sqlite:PATH or postgres://…; {service} stands for the
                                 service's name [$MALOTE_DATA/{service}.db]
@@ -35,6 +37,7 @@ Environment:
   MALOTE_REDIS                  redis://… in front of the idempotency keys [none]
   MALOTE_PROVIDER               http://… of the payment provider [one in this process, its book in
                                 $MALOTE_DATA/provider.db]
+  MALOTE_PROVIDER_HTTP          where the one in this process serves HTTP [127.0.0.1, any free port]
   MALOTE_PROVIDER_MS            how long one call to the provider may take [5000]
   MALOTE_RESERVATION_MS         how long stock is set aside for an order that is not paid [900000]
   MALOTE_ANSWER_MS              how long inventory and shipping may take to answer [30000]
@@ -57,6 +60,7 @@ impl Config {
         Ok(Self {
             common: Common::read(&env)?,
             provider: provider(&env)?,
+            provider_http: env.text("MALOTE_PROVIDER_HTTP").unwrap_or_else(|| "127.0.0.1:0".into()),
             patience: env.milliseconds("MALOTE_PROVIDER_MS")?.unwrap_or(Duration::from_secs(5)),
             reservation: env.milliseconds("MALOTE_RESERVATION_MS")?.unwrap_or(Duration::from_secs(900)),
             waits: Waits {

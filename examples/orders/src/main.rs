@@ -100,21 +100,7 @@ fn banner(services: &[Name], config: &Config, address: &str, provider: &str, flo
          {howto}\n\nThe flow, as the handlers declare it (consumes → service → emits):\n\n{flow}\n{places}\n\
          Notices:  {mailbox}/\n\n\
          Ctrl-C stops. Nothing is lost, not by kill -9 either: the next start goes on.",
-        howto = howto(address),
+        howto = app::howto(address),
         mailbox = config.mailbox().display(),
-    )
-}
-
-/// What to try, for a person at a terminal.
-fn howto(address: &str) -> String {
-    format!(
-        "An order that is confirmed:\n\n  \
-         curl -X POST http://{address}/orders -H 'Content-Type: application/json' \\\n    \
-         -H 'Idempotency-Key: 11111111-1111-1111-1111-111111111111' \\\n    \
-         -d '{{\"items\": [{{\"sku\": \"book\", \"quantity\": 1}}], \"card\": \"tok_ok\", \"address\": \"Rua das Flores 1\"}}'\n\n\
-         Other cards: tok_declined, tok_timeout (done, but the answer is lost), tok_slow, tok_refund_fails.\n\
-         Items: book, pen, lamp, and three globes. Another key for another order.\n\n\
-         How it stands, with the id from the answer; and to call it off in time:\n\n  \
-         curl http://{address}/orders/ID\n  curl -X POST http://{address}/orders/ID/cancel"
     )
 }

@@ -7,10 +7,10 @@ use crate::{
     contracts::{PaymentFailed, PaymentRejected, PaymentSettled},
     money,
 };
-use lettre::{AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor, message::Mailbox};
-use malote::{Event, Failure, IdempotencyKey, Outcome, planted};
-use std::{path::PathBuf, time::Duration};
-use tokio::{fs, io::AsyncWriteExt};
+use lettre::{AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor, message};
+use malote::{Event, Failure, IdempotencyKey, Outcome};
+use std::time::Duration;
+use support::mailbox::Mailbox;
 use uuid::Uuid;
 
 /// How long the other side may take.
@@ -67,7 +67,7 @@ impl From<PaymentFailed> for Notice {
 #[derive(Clone)]
 pub enum Channel {
     /// A folder with a file for each notice.
-    Mailbox(PathBuf),
+    Mailbox(Mailbox),
     /// A mail server.
     Smtp(Smtp),
     /// A program that takes JSON by POST.
@@ -78,13 +78,13 @@ pub enum Channel {
 #[derive(Clone)]
 pub struct Smtp {
     server: AsyncSmtpTransport<Tokio1Executor>,
-    from: Mailbox,
-    to: Mailbox,
+    from: message::Mailbox,
+    to: message::Mailbox,
 }
 
 impl Smtp {
     /// A mail server that takes mail without encryption and login: one on this machine or network.
-    pub fn new(host: &str, port: u16, from: Mailbox, to: Mailbox) -> Self {
+    pub fn new(host: &str, port: u16, from: message::Mailbox, to: message::Mailbox) -> Self {
         let server = AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous(host).port(port).timeout(Some(PATIENCE));
         Self { server: server.build(), from, to }
     }
@@ -148,23 +148,11 @@ impl Channel {
     /// Sends a notice under a key; again under the same key, it is the same notice.
     pub async fn send(&self, key: &IdempotencyKey, notice: &Notice) -> Outcome {
         match self {
-            Self::Mailbox(folder) => Ok(put(folder, key, notice).await?),
+            Self::Mailbox(mailbox) => Ok(mailbox.put(key, &notice.subject, &notice.body).await?),
             Self::Smtp(smtp) => smtp.send(key, notice).await,
             Self::Webhook(webhook) => webhook.send(key, notice).await,
         }
     }
-}
-
-/// Puts a file into the mailbox, whole or not at all. Its name is the key, so a repeat replaces it.
-async fn put(folder: &std::path::Path, key: &IdempotencyKey, notice: &Notice) -> std::io::Result<()> {
-    fs::create_dir_all(folder).await?;
-    let name = if planted::is("mailbox-key") { Uuid::now_v7().to_string() } else { key.0.clone() };
-    let (half, whole) = (folder.join(format!(".{name}")), folder.join(format!("{name}.txt")));
-    let text = format!("Message-ID: <{}@payments.malote>\nSubject: {}\n\n{}\n", key.0, notice.subject, notice.body);
-    let mut file = fs::File::create(&half).await?;
-    file.write_all(text.as_bytes()).await?;
-    file.sync_data().await?;
-    fs::rename(half, whole).await
 }
 
 #[cfg(test)]
@@ -175,7 +163,7 @@ mod tests {
     #[tokio::test]
     async fn a_repeat_replaces_the_first() {
         let folder = tempfile::tempdir().expect("a folder");
-        let mailbox = Channel::Mailbox(folder.path().join("mailbox"));
+        let mailbox = Channel::Mailbox(Mailbox::new(folder.path().join("mailbox"), "payments.malote"));
         let event = PaymentFailed {
             id: Uuid::nil(),
             amount: 999_999_999,

@@ -5,25 +5,17 @@
 
 use crate::{api, risk::Rules};
 use lettre::message::Mailbox;
-use std::{fmt, num::NonZeroU64, path::PathBuf, str::FromStr, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use support::config::{Common, Invalid, Lookup, Secret};
 
 /// Every setting.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where HTTP is served; each service's own port unless set.
-    pub http: Option<String>,
-    /// Where files are kept.
-    pub data: PathBuf,
-    /// Where each service keeps its state.
-    pub store: Stores,
-    /// What carries the events.
-    pub transport: Carrier,
-    /// Redis in front of the HTTP edge's store.
-    pub redis: Option<Secret>,
-    /// How long whoever was killed is waited for: a relay, a member of a group on the embedded log.
-    pub lease: Option<Duration>,
-    /// How long a request may take; its key is free again for others after three times that.
-    pub request: Option<Duration>,
+    /// What all programs are told.
+    pub common: Common,
     /// How long a payment may be without an outcome; then it is under review.
     pub deadline: Duration,
     /// What may be asked for.
@@ -32,62 +24,6 @@ pub struct Config {
     pub rules: Rules,
     /// Where notices go.
     pub notices: Notices,
-}
-
-/// Where services keep their state.
-#[derive(Clone, Debug)]
-pub enum Stores {
-    /// In SQLite, in a file for each service in this folder.
-    Folder(PathBuf),
-    /// In SQLite, at a path in which `{service}` stands for the service's name.
-    Sqlite(String),
-    /// In PostgreSQL, at a URL in which `{service}` stands for the service's name.
-    Postgres(Secret),
-}
-
-impl Stores {
-    /// The place of one service's database: a path or a URL, which may hold a secret.
-    pub fn place(&self, service: &str) -> String {
-        match self {
-            Self::Folder(folder) => folder.join(format!("{service}.db")).to_string_lossy().into_owned(),
-            Self::Sqlite(path) => path.replace("{service}", service),
-            Self::Postgres(url) => url.expose().replace("{service}", service),
-        }
-    }
-
-    /// Whether each service has a place of its own.
-    pub fn tells_services_apart(&self) -> bool {
-        match self {
-            Self::Folder(_) => true,
-            Self::Sqlite(place) | Self::Postgres(Secret(place)) => place.contains("{service}"),
-        }
-    }
-
-    /// The variable that chose it.
-    pub fn chosen_by(&self) -> &'static str {
-        if let Self::Folder(_) = self { "MALOTE_DATA" } else { "MALOTE_STORE" }
-    }
-}
-
-/// What carries the events.
-#[derive(Clone, Debug)]
-pub enum Carrier {
-    /// A log in a file.
-    Embedded {
-        /// The file.
-        path: PathBuf,
-        /// The variable that chose it.
-        chosen_by: &'static str,
-    },
-    /// Kafka.
-    Kafka {
-        /// `kafka://host:port[,…][?setting=value…]`.
-        url: Secret,
-        /// How long a silent member keeps its partitions.
-        session: Option<Duration>,
-        /// This member's lasting name.
-        instance: Option<String>,
-    },
 }
 
 /// Where notices go.
@@ -109,47 +45,6 @@ pub enum Notices {
     /// JSON to an address.
     Webhook(Secret),
 }
-
-/// Text that is never shown.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// The text, for those who need it.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
-    }
-}
-
-/// A setting that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Invalid {
-    /// The variable.
-    pub name: &'static str,
-    /// What is expected, or what is wrong.
-    pub why: String,
-}
-
-impl Invalid {
-    /// Says why a variable cannot be used.
-    pub fn new(name: &'static str, why: impl Into<String>) -> Self {
-        Self { name, why: why.into() }
-    }
-}
-
-impl fmt::Display for Invalid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.name, self.why)
-    }
-}
-
-impl std::error::Error for Invalid {}
 
 /// The variables and what they do, for `--help`.
 pub const HELP: &str = "\
@@ -178,51 +73,6 @@ Environment:
   OTEL_EXPORTER_OTLP_ENDPOINT   where traces and metrics go by OTLP [nowhere; metrics are at /metrics in any case]
   RUST_LOG                      what is logged to standard error [info]";
 
-/// Looks variables up; an empty one counts as unset.
-struct Lookup<'a>(&'a dyn Fn(&str) -> Option<String>);
-
-impl Lookup<'_> {
-    fn text(&self, name: &'static str) -> Option<String> {
-        (self.0)(name).filter(|value| !value.is_empty())
-    }
-
-    fn secret(&self, name: &'static str) -> Option<Secret> {
-        self.text(name).map(Secret)
-    }
-
-    fn parsed<T: FromStr>(&self, name: &'static str, expected: &str) -> Result<Option<T>, Invalid> {
-        let parse = |value: String| {
-            value.parse().map_err(|_| Invalid::new(name, format!("{expected} is expected, not {value:?}")))
-        };
-        self.text(name).map(parse).transpose()
-    }
-
-    fn within(&self, name: &'static str, default: i64, range: std::ops::RangeInclusive<i64>) -> Result<i64, Invalid> {
-        let expected = format!("a whole number from {} to {}", range.start(), range.end());
-        let value = self.parsed(name, &expected)?.unwrap_or(default);
-        let wrong = || Invalid::new(name, format!("{expected} is expected, not {value}"));
-        if range.contains(&value) { Ok(value) } else { Err(wrong()) }
-    }
-
-    /// A lease that is shorter would be lost by whoever waits for a disk; one that is longer would hold
-    /// up a service for hours after a crash.
-    fn lease(&self, name: &'static str) -> Result<Option<Duration>, Invalid> {
-        let range = 500..=3_600_000;
-        match self.milliseconds(name)? {
-            Some(lease) if !range.contains(&lease.as_millis()) => {
-                let expected = format!("{} to {} milliseconds are expected", range.start(), range.end());
-                Err(Invalid::new(name, format!("{expected}, not {}", lease.as_millis())))
-            }
-            lease => Ok(lease),
-        }
-    }
-
-    fn milliseconds(&self, name: &'static str) -> Result<Option<Duration>, Invalid> {
-        let value: Option<NonZeroU64> = self.parsed(name, "a number of milliseconds, at least 1")?;
-        Ok(value.map(|ms| Duration::from_millis(ms.get())))
-    }
-}
-
 impl Config {
     /// Reads the environment of this process.
     pub fn from_env() -> Result<Self, Invalid> {
@@ -232,64 +82,16 @@ impl Config {
     /// Reads variables by `lookup`.
     pub fn read(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self, Invalid> {
         let env = Lookup(lookup);
-        let data = PathBuf::from(env.text("MALOTE_DATA").unwrap_or_else(|| "./data".into()));
+        let common = Common::read(&env)?;
         Ok(Self {
-            http: http(&env)?,
-            store: stores(&env, &data)?,
-            transport: carrier(&env, &data)?,
-            redis: env.secret("MALOTE_REDIS"),
-            lease: env.lease("MALOTE_LEASE_MS")?,
-            request: env.milliseconds("MALOTE_REQUEST_MS")?,
             deadline: env.milliseconds("MALOTE_PAYMENT_DEADLINE_MS")?.unwrap_or(Duration::from_secs(60)),
             limits: api::Limits {
                 amount: env.within("MALOTE_MAX_AMOUNT", api::Limits::default().amount, 1..=i64::MAX)?,
             },
             rules: rules(&env)?,
-            notices: notices(&env, &data)?,
-            data,
+            notices: notices(&env, &common.data)?,
+            common,
         })
-    }
-}
-
-fn http(env: &Lookup<'_>) -> Result<Option<String>, Invalid> {
-    let Some(address) = env.text("MALOTE_HTTP") else { return Ok(None) };
-    if let Some((scheme, rest)) = address.split_once("://") {
-        let rest = rest.trim_end_matches('/');
-        return Err(Invalid::new("MALOTE_HTTP", format!("leave out {scheme}:// and write {rest:?}")));
-    }
-    let port = address.rsplit_once(':').and_then(|(host, port)| (!host.is_empty()).then(|| port.parse::<u16>().ok()));
-    match port.flatten() {
-        Some(_) => Ok(Some(address)),
-        None => {
-            Err(Invalid::new("MALOTE_HTTP", format!("an address such as 127.0.0.1:8080 is expected, not {address:?}")))
-        }
-    }
-}
-
-fn stores(env: &Lookup<'_>, data: &std::path::Path) -> Result<Stores, Invalid> {
-    let Some(place) = env.text("MALOTE_STORE") else {
-        return Ok(Stores::Folder(data.to_owned()));
-    };
-    match place.split_once("://").map(|(scheme, _)| scheme) {
-        Some("postgres" | "postgresql") => Ok(Stores::Postgres(Secret(place))),
-        Some("sqlite") | None => Ok(Stores::Sqlite(place)),
-        Some(scheme) => {
-            let why = format!("a path, sqlite:PATH or postgres://… is expected; {scheme:?} is none of these");
-            Err(Invalid::new("MALOTE_STORE", why))
-        }
-    }
-}
-
-fn carrier(env: &Lookup<'_>, data: &std::path::Path) -> Result<Carrier, Invalid> {
-    let session = env.milliseconds("MALOTE_KAFKA_SESSION_MS")?;
-    let instance = env.text("MALOTE_KAFKA_INSTANCE");
-    let Some(url) = env.text("MALOTE_TRANSPORT") else {
-        return Ok(Carrier::Embedded { path: data.join("log.db"), chosen_by: "MALOTE_DATA" });
-    };
-    match url.strip_prefix("embedded:") {
-        Some(path) if !path.is_empty() => Ok(Carrier::Embedded { path: path.into(), chosen_by: "MALOTE_TRANSPORT" }),
-        None if url.starts_with("kafka://") => Ok(Carrier::Kafka { url: Secret(url), session, instance }),
-        _ => Err(Invalid::new("MALOTE_TRANSPORT", "embedded:PATH or kafka://host:port[,host:port…] is expected")),
     }
 }
 
@@ -304,7 +106,7 @@ fn rules(env: &Lookup<'_>) -> Result<Rules, Invalid> {
     })
 }
 
-fn notices(env: &Lookup<'_>, data: &std::path::Path) -> Result<Notices, Invalid> {
+fn notices(env: &Lookup<'_>, data: &Path) -> Result<Notices, Invalid> {
     let address = |name, default: &str| {
         let address = env.text(name).unwrap_or_else(|| default.into());
         address.parse().map_err(|_| Invalid::new(name, format!("a mail address is expected, not {address:?}")))
@@ -341,24 +143,8 @@ mod tests {
     #[test]
     fn nothing_need_be_set() {
         let config = read(&[("MALOTE_STORE", "")]).expect("fine");
-        assert_eq!(config.store.place("ledger"), "./data/ledger.db");
-        assert!(matches!(config.transport, Carrier::Embedded { path, .. } if path.ends_with("data/log.db")));
         assert!(matches!(config.notices, Notices::Mailbox(path) if path.ends_with("data/mailbox")));
         assert_eq!(config.rules, Rules::default());
-    }
-
-    #[test]
-    fn a_folder_is_taken_as_it_is_written() {
-        let config = read(&[("MALOTE_DATA", "/srv/{service}")]).expect("fine");
-        assert_eq!(config.store.place("ledger"), "/srv/{service}/ledger.db");
-        let config = read(&[("MALOTE_STORE", "/srv/{service}/{service}.db")]).expect("fine");
-        assert_eq!(config.store.place("ledger"), "/srv/ledger/ledger.db");
-    }
-
-    #[test]
-    fn a_scheme_before_the_address_is_to_be_left_out() {
-        let error = read(&[("MALOTE_HTTP", "http://127.0.0.1:8080/")]).expect_err("refused").to_string();
-        assert!(error.contains("leave out http://") && error.contains("\"127.0.0.1:8080\""), "{error}");
     }
 
     #[test]

@@ -21,8 +21,6 @@ pub mod app;
 pub mod channel;
 pub mod config;
 pub mod contracts;
-pub mod faults;
-pub mod http;
 pub mod money;
 pub mod postgres;
 pub mod risk;

@@ -22,6 +22,7 @@ use malote::{
     edge::{Idempotency, Unsound},
 };
 use std::error::Error;
+use support::app::Kit;
 
 /// Opens a service's database and brings malote's tables and the service's own up to date; any number
 /// of processes may do so at once.
@@ -44,34 +45,34 @@ pub async fn open(url: &str, name: Name) -> Result<Db, StoreError> {
 }
 
 /// Adds a service to a runtime; what it serves over HTTP comes back.
-pub fn mount(runtime: Runtime, name: Name, db: Db, setup: &Setup) -> Result<(Runtime, Router), Unsound> {
-    let transport = setup.transport.clone();
+pub fn mount(runtime: Runtime, name: Name, db: Db, kit: &Kit, setup: &Setup) -> Result<(Runtime, Router), Unsound> {
+    let transport = kit.transport.clone();
     let (service, routes) = match name {
-        Name::Payment => (payment::service(db.clone(), transport), edge(db, setup)?),
+        Name::Payment => (payment::service(db.clone(), transport), edge(db, kit, setup)?),
         Name::Fraud => (fraud::service(db, transport, setup.rules.clone()), Router::new()),
         Name::Ledger => (ledger::service(db, transport), Router::new()),
         Name::Notification => (notification::service(db, transport, setup.channel.clone()), Router::new()),
     };
-    let faults = setup.faults.of(name.as_str());
+    let faults = kit.faults.of(name.as_str());
     let service = service.guard(move |_| faults.check());
-    Ok((runtime.with(leased(service, setup)), routes))
+    Ok((runtime.with(leased(service, kit)), routes))
 }
 
-fn leased(service: Service<Db>, setup: &Setup) -> Service<Db> {
-    match setup.lease {
+fn leased(service: Service<Db>, kit: &Kit) -> Service<Db> {
+    match kit.lease {
         Some(lasts) => service.lease(lasts),
         None => service,
     }
 }
 
 /// The payment service's HTTP interface, and beside it what lets old keys go.
-fn edge(db: Db, setup: &Setup) -> Result<Router, Unsound> {
-    let once = Idempotency::new(db.clone(), Name::Payment.as_str()).limits(setup.times)?;
-    let once = match &setup.redis {
+fn edge(db: Db, kit: &Kit, setup: &Setup) -> Result<Router, Unsound> {
+    let once = Idempotency::new(db.clone(), Name::Payment.as_str()).limits(kit.times)?;
+    let once = match &kit.redis {
         Some(redis) => once.redis(redis.clone()),
         None => once,
     };
-    tokio::spawn(once.clone().janitor(setup.stop.clone()));
+    tokio::spawn(once.clone().janitor(kit.stop.clone()));
     Ok(payment::router(db, setup.limits, setup.deadline, once))
 }
 

@@ -6,12 +6,13 @@ pub mod books;
 pub mod client;
 pub mod program;
 
+use ::support::app::App;
 use books::{Book, Books};
 use client::Client;
 use malote::{Event, Outbox, Runtime, Service, Transport, sqlite};
 use malote_testkit::servers;
 use payments::{
-    app::{App, Name},
+    app::{self, Name},
     config::Config,
 };
 use std::{
@@ -99,7 +100,9 @@ impl Services {
             other => settings.iter().find(|(key, _)| *key == other).map(|(_, value)| (*value).to_owned()),
         });
         let stop = CancellationToken::new();
-        let app = App::open(names, &config.expect("good settings"), &stop).await.expect("opens").expect("not stopped");
+        let config = config.expect("good settings");
+        let parts = app::parts(names, &config).expect("good settings");
+        let app = App::open(&parts, &config.common, &stop).await.expect("opens").expect("not stopped");
         let client = Client::new(&app.address().expect("an address").to_string());
         let running = tokio::spawn(async move { app.run().await.expect("runs") });
         Self { client, folder, store, stop, running }
