@@ -4,14 +4,10 @@
 //! is object-safe, and works on the database alone: the service may be down. Whatever is done takes
 //! an [`Act`], and its row in `audit` is written in the transaction that does it.
 
-<<<<<<< HEAD
 use crate::{
-    BoxFuture, Dead, History, Lane, RawRecord, StoreError,
+    BoxFuture, Class, Dead, History, Lane, RawRecord, StoreError,
     saga::{Deed, DeedOutcome, LogRow, Outline, SagaCount, SagaFilter, SagaRow, Stored},
 };
-=======
-use crate::{BoxFuture, Class, Dead, History, Lane, RawRecord, StoreError};
->>>>>>> leftovers
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use uuid::Uuid;

@@ -6,8 +6,8 @@
 //! be replayed.
 //!
 //! What participants of sagas were asked is the same memory in another place: it gives a repeated command the
-//! answer that it had, and keeps one that was called off from being done. So it is kept as long, and removed
-//! under the same condition. Of a saga that has ended, what it was goes first; that it was stays longer than
+//! answer that it had, and keeps one that was called off from being done. So it is kept as long, and as long as sagas
+//! (a person may have an old step asked again), and removed under the same condition. Of a saga that has ended, what it was goes first; that it was stays longer than
 //! anything can start it again.
 
 use malote_core::{Keeps, Prune};
@@ -18,8 +18,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// How long a service keeps what it no longer needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Inbox rows, and what participants of sagas were asked (14 days). Must be longer than a message can come back
-    /// after; see the module.
+    /// Inbox rows (14 days). Must be longer than a message can come back after; see the module.
     pub inbox: Duration,
     /// Answers at the edge: how long a key is remembered (1 day).
     pub answers: Duration,
@@ -27,7 +26,7 @@ pub struct Retention {
     pub dead: Option<Duration>,
     /// What people did (400 days).
     pub audit: Duration,
-    /// Sagas that have ended: state, steps and history (90 days).
+    /// Sagas that have ended: state, steps and history; and what participants were asked (90 days).
     pub sagas: Duration,
     /// That a saga has been there and how it ended, counted from its end (400 days). Longer than anything may start
     /// it a second time.
@@ -55,7 +54,7 @@ impl Retention {
     /// be let go before the inbox forgets its start has it kept as long as the inbox.
     pub(crate) fn prunes(&self, inbox_is_safe: bool) -> Vec<Prune> {
         let tombstones = Prune::Tombstones(self.tombstones.max(self.inbox));
-        let memory = [Prune::Inbox(self.inbox), Prune::Operations(self.inbox), tombstones];
+        let memory = [Prune::Inbox(self.inbox), Prune::Operations(self.inbox.max(self.sagas)), tombstones];
         let memory = memory.into_iter().filter(|_| inbox_is_safe);
         let rest = [Prune::Answers(self.answers), Prune::Audit(self.audit), Prune::Sagas(self.sagas)];
         memory.chain(rest).chain(self.dead.map(Prune::Dead)).collect()

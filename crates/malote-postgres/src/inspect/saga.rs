@@ -60,12 +60,7 @@ impl Inner {
     pub(super) async fn ask_deed(&self, act: &Act, saga: Uuid, deed: &Deed) -> Result<i64, StoreError> {
         let doing = || format!("asking to {} saga {saga}", deed.as_str());
         let refused = |why: &'static str| Problem::Refused(why).while_doing(doing());
-        if act.actor.trim().is_empty() {
-            return Err(refused("who acts is needed: it is written down"));
-        }
-        if act.reason.trim().is_empty() {
-            return Err(refused("a reason is needed: it is written down"));
-        }
+        act.check(&doing())?;
         let ask = async {
             let deed = serde_json::to_string(deed).map_err(unwritable)?;
             let mut session = self.session().await?;

@@ -4,7 +4,7 @@ use super::super::{
     Sqlite, failed,
     saga::{stored, word},
 };
-use super::{acts, list::time};
+use super::list::time;
 use malote_core::{
     Class, StoreError,
     inspect::Act,
@@ -96,7 +96,7 @@ pub(super) async fn definitions(store: &Sqlite) -> Result<Vec<Outline>, StoreErr
 
 pub(super) async fn ask(store: &Sqlite, act: &Act, saga: Uuid, deed: &Deed) -> Result<i64, StoreError> {
     let doing = || format!("asking to {} saga {saga}", deed.as_str());
-    acts::check(&doing(), act)?;
+    act.check(&doing())?;
     let text = serde_json::to_string(deed).map_err(|error| sqlx::Error::Encode(error.into()));
     let mut tx = store.lock().await?;
     let asked: Option<i64> = sqlx::query_scalar(include_str!("../../../sql/ask_deed.sql"))
