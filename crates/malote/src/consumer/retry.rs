@@ -96,6 +96,7 @@ impl<S: FullStore> Retrier<S> {
         // in the order in which a consumer locks lanes, so that they never wait in a circle
         turns.sort_by(|a, b| a.head.lane.cmp(&b.head.lane));
         while !turns.is_empty() {
+            self.0.beat.advanced();
             let settled = match self.attempt_all(&turns, false).await {
                 Err(Trouble::Message(_)) => self.attempt_all(&turns, true).await,
                 done => done,
