@@ -23,7 +23,7 @@ check: ## Format, lints, dependencies, features, licences, documentation
 mutants: ## Take out each protection in turn: its test must fail
 	@scripts/mutants
 
-up: ## The four payment services on PostgreSQL, Kafka, Redis, with traces and metrics
+up: ## Payments and orders on PostgreSQL, Kafka, Redis, with traces and metrics
 	@scripts/up
 
 down: ## Stop what `make up` started

@@ -6,12 +6,11 @@ up_postgres() {
   is_up postgres && return
   free_port PostgreSQL "$UP_POSTGRES" UP_POSTGRES
   say "starting PostgreSQL"
-  local data=$UP_DATA/postgres bin fresh='' as_user=()
+  local data=$UP_DATA/postgres bin as_user=()
   bin=$(dirname "$(compgen -G '/usr/lib/postgresql/*/bin/initdb' | sort -V | tail -n 1)")
   # It refuses to run as root: then it runs as the user of its package.
   [ "$(id -u)" != 0 ] || as_user=(setpriv --reuid postgres --regid postgres --init-groups --)
   if [ ! -e "$data/PG_VERSION" ]; then
-    fresh=yes
     mkdir -p "$data"
     [ "$(id -u)" != 0 ] || chown postgres: "$data"
     "${as_user[@]}" test -w "$data" || die "user postgres cannot reach $data: set MALOTE_DATA to a folder that it can"
@@ -20,8 +19,10 @@ up_postgres() {
   start postgres "${as_user[@]}" "$bin/postgres" -D "$data" -p "$UP_POSTGRES" \
     -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=300
   wait_for postgres "$bin/pg_isready" -q -h 127.0.0.1 -p "$UP_POSTGRES"
-  [ -z "$fresh" ] ||
-    psql -X -q -v ON_ERROR_STOP=1 "postgres://postgres@127.0.0.1:$UP_POSTGRES/postgres" -f dev/postgres/databases.sql
+}
+
+up_databases() {
+  psql -X -q -v ON_ERROR_STOP=1 "postgres://postgres@127.0.0.1:$UP_POSTGRES/postgres" -f dev/postgres/databases.sql
 }
 
 up_redis() {

@@ -1,6 +1,6 @@
--- Each service owns its data: a database each, in one server. Run once, when
--- the server of the local stack is made.
-CREATE DATABASE payment;
-CREATE DATABASE fraud;
-CREATE DATABASE ledger;
-CREATE DATABASE notification;
+-- Each service owns its data: a database each, in one server. For psql; run
+-- again, it makes those that are missing.
+SELECT format('CREATE DATABASE %I', name)
+  FROM unnest(ARRAY['payment', 'fraud', 'ledger', 'notification', 'order', 'inventory', 'billing', 'shipping']) AS name
+ WHERE name NOT IN (SELECT datname FROM pg_database)
+\gexec

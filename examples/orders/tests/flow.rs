@@ -66,8 +66,12 @@ async fn work_whose_answer_is_lost_is_asked_for_by_its_key_and_done_once() {
         let id = services.placed(one("book", "tok_timeout")).await;
         assert_eq!(services.settled(&id).await["outcome"], "CONFIRMED");
         assert_eq!(services.effects_for(&id).await, ["authorise", "capture"]);
-        services.faults(json!({"seed": 3, "error_percent": 30, "lose_percent": 50})).await;
+        // nor is it told what became of the key
+        services.faults(json!({"lose_percent": 100, "mute_percent": 100})).await;
         let id = services.placed(one("book", "tok_ok")).await;
+        until("it is done, and nobody knows", || async { (!services.effects_for(&id).await.is_empty()).then_some(()) })
+            .await;
+        services.faults(json!({})).await;
         assert_eq!(services.settled(&id).await["outcome"], "CONFIRMED");
         assert_eq!(services.effects_for(&id).await, ["authorise", "capture"]);
         services.stop().await;

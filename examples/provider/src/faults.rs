@@ -21,6 +21,8 @@ pub struct Faults {
     pub timeout_ms: u64,
     /// Do the work, then close the connection without an answer.
     pub lose_percent: u8,
+    /// Answer 503 to whoever asks what became of a key.
+    pub mute_percent: u8,
     /// Decline authorisations; for a key always alike.
     pub decline_percent: u8,
     /// Whether the cards `tok_declined`, `tok_timeout`, `tok_slow` and `tok_refund_fails` do what they are called.
@@ -37,6 +39,7 @@ impl Default for Faults {
             timeout_percent: 0,
             timeout_ms: 30_000,
             lose_percent: 0,
+            mute_percent: 0,
             decline_percent: 0,
             cards: true,
         }
@@ -60,6 +63,7 @@ impl Faults {
             ("error_percent", self.error_percent),
             ("timeout_percent", self.timeout_percent),
             ("lose_percent", self.lose_percent),
+            ("mute_percent", self.mute_percent),
             ("decline_percent", self.decline_percent),
         ];
         match percentages.into_iter().find(|(_, percent)| *percent > 100) {
@@ -77,6 +81,11 @@ impl Faults {
             timeout: drawn("timeout", self.timeout_percent),
             lose: drawn("lose", self.lose_percent),
         }
+    }
+
+    /// Whether whoever asks for the `times`-th time what became of a key is told.
+    pub(crate) fn tells(&self, key: &str, times: i64) -> bool {
+        !self.roll(&format!("mute:{key}:{times}"), self.mute_percent)
     }
 
     /// Whether an authorisation is declined by chance.

@@ -59,6 +59,21 @@ impl Provider {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
     }
 
+    /// What became of a key; nothing where that is not told.
+    async fn became(&self, key: &str) -> Result<Option<Value>, sqlx::Error> {
+        let faults = self.book.faults().await?;
+        if faults.mute_percent > 0 && !faults.tells(key, self.book.count(&format!("?{key}")).await?) {
+            return Ok(None);
+        }
+        // in this order: what ends in between is found in the book
+        let running = self.is_running(key);
+        let found = self.book.operation(key).await?;
+        Ok(Some(match running && found["state"] == "unknown" {
+            true => json!({"key": key, "state": "running"}),
+            false => found,
+        }))
+    }
+
     /// A request with everything that happens to it.
     async fn work(self, key: String, request: Request) -> Result<Seen, sqlx::Error> {
         let Some(running) = self.enter(&key) else {
@@ -162,13 +177,9 @@ struct Key {
 }
 
 async fn operation(State(provider): State<Provider>, Query(Key { key }): Query<Key>) -> Response {
-    // in this order: what ends in between is found in the book
-    let running = provider.is_running(&key);
-    match provider.book.operation(&key).await {
-        Ok(found) if running && found["state"] == "unknown" => {
-            Json(json!({"key": key, "state": "running"})).into_response()
-        }
-        Ok(found) => Json(found).into_response(),
+    match provider.became(&key).await {
+        Ok(None) => Answer::refused(503, "UNAVAILABLE", "ask again").into_response(),
+        Ok(Some(found)) => Json(found).into_response(),
         Err(error) => broken(&error),
     }
 }
