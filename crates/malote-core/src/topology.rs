@@ -208,7 +208,7 @@ impl Flow {
             let handlers = self.services.iter().flat_map(|s| s.routes.iter().map(move |route| (&s.name, route)));
             let handlers: Vec<_> = handlers.filter(|(_, route)| route.consumes.name == asks.command.name).collect();
             let saga = format!("{} version {}", outline.saga, outline.version);
-            if handlers.is_empty() {
+            if handlers.is_empty() && !crate::planted::is("map-unhandled-unseen") {
                 let EventType { name: command, topic } = asks.command.clone();
                 let (service, step) = (service.name.clone(), step.to_owned());
                 faults.push(Fault::Unhandled { service, saga, step, command, topic });
