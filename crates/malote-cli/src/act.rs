@@ -147,7 +147,10 @@ impl Acting {
 
     /// Who acts, and why.
     pub fn act(&self) -> Result<Act, Unusable> {
-        Ok(Act { actor: actor(self.actor.as_deref())?, reason: self.reason.clone().unwrap_or_else(|| "dry run".into()) })
+        Ok(Act {
+            actor: actor(self.actor.as_deref())?,
+            reason: self.reason.clone().unwrap_or_else(|| "dry run".into()),
+        })
     }
 
     /// Whether it only says what would be done.

@@ -103,7 +103,8 @@ struct List {
 
 fn status(text: &str) -> Result<Status, String> {
     let names = Status::ALL.map(Status::as_str).join(", ");
-    Status::named(text).ok_or_else(|| format!("one of {names} is expected"))
+    let found = Status::ALL.into_iter().find(|status| status.as_str() == text);
+    found.ok_or_else(|| format!("one of {names} is expected"))
 }
 
 impl List {
