@@ -36,7 +36,7 @@ pub struct Acting {
     /// Do it without asking; needed where nobody can be asked
     #[arg(long, short = 'y')]
     yes: bool,
-    /// For scripts: an object with `act`, `dry_run`, `done` and `refused`
+    /// For scripts: an object that says what came of it
     #[arg(long)]
     json: bool,
 }
@@ -88,10 +88,7 @@ impl Acting {
         missing: &[Refused],
         act: impl AsyncFn(&Target, &Act, bool) -> Result<Acted, StoreError>,
     ) -> Result<End, Unusable> {
-        let who = Act {
-            actor: actor(self.actor.as_deref())?,
-            reason: self.reason.clone().unwrap_or_else(|| "dry run".into()),
-        };
+        let who = self.act()?;
         let done = async |dry: bool| {
             let mut outcome =
                 Outcome { act: deed.verb, dry_run: dry, done: 0, refused: Vec::new(), of_each: Vec::new() };
@@ -105,10 +102,7 @@ impl Acting {
             }
             Ok(outcome)
         };
-        if !self.dry_run && !self.yes && !planted::is("cli-unasked") {
-            if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
-                return Err(Unusable::new("--yes", "there is no terminal to ask at: say --yes, or --dry-run"));
-            }
+        if !self.dry_run && self.has_to_ask()? {
             let planned = done(true).await.map_err(|(_, why)| why)?;
             if !planned.confirmed(deed, targets.len() > 1)? {
                 say("malote: nothing was done");
@@ -127,6 +121,46 @@ impl Acting {
         };
         outcome.print(deed, targets.len() > 1, self.json)?;
         Ok(if outcome.refused.is_empty() { End::Fine } else { End::Refused })
+    }
+
+    /// Whether a person at a terminal has to be asked first; it is an error where there is none.
+    fn has_to_ask(&self) -> Result<bool, Unusable> {
+        if self.yes || planted::is("cli-unasked") {
+            return Ok(false);
+        }
+        match io::stdin().is_terminal() && io::stderr().is_terminal() {
+            true => Ok(true),
+            false => Err(Unusable::new("--yes", "there is no terminal to ask at: say --yes, or --dry-run")),
+        }
+    }
+
+    /// Whether one act is to be done: by --yes, or as the person at the terminal says.
+    pub fn sure(&self, stands: &str, what: &str) -> Result<bool, Unusable> {
+        if !self.has_to_ask()? {
+            return Ok(true);
+        }
+        say(stands);
+        let question = format!("{}? [y/N] ", plain(what));
+        asked(&question, &mut io::stdin().lock(), &mut io::stderr())
+            .map_err(|error| Unusable::new("the terminal", error))
+    }
+
+    /// Who acts, and why.
+    pub fn act(&self) -> Result<Act, Unusable> {
+        Ok(Act {
+            actor: actor(self.actor.as_deref())?,
+            reason: self.reason.clone().unwrap_or_else(|| "dry run".into()),
+        })
+    }
+
+    /// Whether it only says what would be done.
+    pub fn is_dry(&self) -> bool {
+        self.dry_run
+    }
+
+    /// Whether it prints for scripts.
+    pub fn is_json(&self) -> bool {
+        self.json
     }
 }
 
@@ -270,7 +304,8 @@ impl Replay {
 
 /// Remove what is kept of a key in dead letters and parked messages: payloads, headers, the key, errors
 ///
-/// For a person's data that has to go. What is erased can be neither handled nor redriven any more.
+/// For a person's data that has to go. What is erased can be neither handled nor redriven any more; a saga that waits
+/// for it goes on as for any command that was given up. What sagas know themselves stays until they are removed.
 #[derive(clap::Args)]
 pub struct Erase {
     /// The ordering key

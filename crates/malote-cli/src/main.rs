@@ -19,6 +19,7 @@ mod out;
 mod place;
 mod prune;
 mod rows;
+mod saga;
 mod settings;
 mod status;
 mod store;
@@ -41,6 +42,7 @@ Exit codes:
   1  something is wrong with what was looked at (map, doctor, status --check)
   2  wrong usage, or something could not be looked at
   3  an act that was refused, for some or all of what it was meant for, or not confirmed
+  4  an act on a saga that is written down, and that no process has dealt with yet
 
 Times are given by RFC 3339 (2026-11-30T08:00:00Z), as a day (2026-11-30), or as an age (30s, 15m, 2h, 3d, 2w).
 Acts need --reason, are written down in the service's own `audit`, and ask before they do anything; scripts say --yes.";
@@ -51,6 +53,7 @@ enum Command {
     Outbox(list::Outbox),
     Parked(list::Parked),
     Dead(dead::Args),
+    Saga(saga::Args),
     Retry(act::Retry),
     Relay(list::Relay),
     Scheduled(list::Scheduled),
@@ -75,6 +78,8 @@ enum End {
     Unusable = 2,
     /// Not done, or not all of it.
     Refused = 3,
+    /// Written down, and not dealt with yet.
+    Open = 4,
 }
 
 fn main() -> ExitCode {
@@ -110,6 +115,7 @@ fn run(command: Command) -> Result<End, Unusable> {
             Command::Outbox(args) => args.run().await,
             Command::Parked(args) => args.run().await,
             Command::Dead(args) => dead::run(&args).await,
+            Command::Saga(args) => saga::run(&args).await,
             Command::Retry(args) => args.run().await,
             Command::Relay(args) => args.run().await,
             Command::Scheduled(args) => args.run().await,

@@ -2,6 +2,7 @@
 
 use crate::out::{Cell, Color, Listed, age, maybe, plain, text, time};
 use malote::inspect::{AuditRow, DeadRow, Finding, Grade, OutboxRow, ParkedRow, Refused, RelayStatus, ScheduledRow};
+use malote::saga::{SagaRow, Status};
 
 impl Listed for OutboxRow {
     const HEAD: &'static [&'static str] = &["seq", "event", "type", "topic", "key", "written", "bytes", "published"];
@@ -101,6 +102,26 @@ impl Listed for RelayStatus {
             Cell::new(self.epoch),
             Cell::new(self.high),
             Cell::new(self.gaps),
+        ]
+    }
+}
+
+impl Listed for SagaRow {
+    const HEAD: &'static [&'static str] =
+        &["id", "saga", "version", "status", "waits for", "began", "changed", "because"];
+    const NONE: &'static str = "no sagas";
+    fn cells(&self) -> Vec<Cell> {
+        let status = Cell::new(self.status.as_str());
+        let steps: Vec<_> = self.steps.iter().map(ToString::to_string).collect();
+        vec![
+            Cell::new(self.id),
+            text(&self.definition),
+            Cell::new(self.version),
+            if self.status == Status::Stuck { status.fg(Color::Red) } else { status },
+            maybe((!steps.is_empty()).then(|| steps.join(", "))),
+            Cell::new(time(self.started_at)),
+            Cell::new(time(self.changed_at)),
+            maybe(self.reason.as_deref()),
         ]
     }
 }

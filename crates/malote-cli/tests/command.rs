@@ -47,6 +47,73 @@ fn map_tells_faults_and_ends_with_1() {
     assert!(err.contains("two services are named b"), "{err}");
 }
 
+/// A service that coordinates a saga of one step, and what is in its document beside.
+fn with_saga(more: &str) -> String {
+    let event = |name: &str| format!(r#"{{"type": "{name}", "topic": "t"}}"#);
+    let (pay, paid) = (event("pay.v1"), event("paid.v1"));
+    format!(
+        r#"{{"services": [{{"name": "shop", "emits": [{pay}],
+            "routes": [{{"consumes": {paid}, "by": "saga", "emits": []}}],
+            "sagas": [{{"saga": "buy", "version": 3, "steps": [{{"stage": 0, "name": "take money", "kind": "pivot",
+                "per_part": false, "conditional": false, "deadline_ms": 30000, "attempts": 20, "undone_by": [],
+                "asks": {{"command": {pay}, "done": {paid}, "refused": null}}}}]}}]{more}}}]}}"#
+    )
+}
+
+fn till(answer: &str) -> String {
+    format!(
+        r#"{{"services": [{{"name": "till", "routes": [{{"consumes": {{"type": "pay.v1", "topic": "t"}}, "by": "handler",
+            "emits": [{{"type": "{answer}", "topic": "t"}}]}}]}}]}}"#
+    )
+}
+
+#[test]
+fn map_shows_sagas_as_tables_and_pictures() {
+    let files = folder(&[("shop.json", &with_saga("")), ("till.json", &till("paid.v1"))]);
+    let map = |more: &[&str]| malote(files.path(), &[&["map", "shop.json", "till.json"], more].concat());
+    let (text, err) = ended(&map(&[]), 0);
+    assert!(text.contains("pay.v1") && text.contains("# buy version 3\n"), "{text}");
+    assert!(
+        text.contains("| take money | pivot |") && text.contains("coordinated by shop") && err.is_empty(),
+        "{text}"
+    );
+    let table = ended(&map(&["--saga", "buy"]), 0).0;
+    assert!(table.starts_with("# buy version 3\n"), "{table}");
+    assert_eq!(ended(&map(&["--saga", "buy@3"]), 0).0, table);
+    let picture = ended(&map(&["--saga", "buy", "--format", "mermaid"]), 0).0;
+    assert!(picture.starts_with("flowchart TD\n") && picture.contains("take money"), "{picture}");
+    let json = ended(&map(&["--format", "json"]), 0).0;
+    assert!(json.contains("\"sagas\""), "{json}");
+    for (arguments, said) in [
+        (["--saga", "sell", "--format", "text"], "there are buy@3"),
+        (["--saga", "buy@2", "--format", "text"], "there are buy@3"),
+        (["--saga", "buy@x", "--format", "text"], "NAME@VERSION"),
+        (["--saga", "buy", "--format", "dot"], "not as dot"),
+    ] {
+        let (out, err) = ended(&map(&arguments), 2);
+        assert!(out.is_empty() && err.contains(said), "{arguments:?}: {out}{err}");
+    }
+}
+
+#[test]
+fn map_tells_what_is_wrong_with_sagas() {
+    let mistakes = r#", "mistakes": ["the step \"take money\" may be left out"]"#;
+    let files = folder(&[
+        ("shop.json", &with_saga("")),
+        ("wrong.json", &with_saga(mistakes)),
+        ("till.json", &till("paid.v1")),
+        ("other.json", &till("paid.v2")),
+    ]);
+    let (_, err) = ended(&malote(files.path(), &["map", "shop.json"]), 1);
+    let said =
+        "saga buy version 3 of shop asks for pay.v1 in its step \"take money\", and nobody handles it: add .command(…)";
+    assert!(err.contains(said), "{err}");
+    let (_, err) = ended(&malote(files.path(), &["map", "wrong.json", "till.json"]), 1);
+    assert!(err.contains("shop would not start: the step \"take money\" may be left out"), "{err}");
+    let (_, err) = ended(&malote(files.path(), &["map", "shop.json", "other.json"]), 1);
+    assert!(err.contains("awaits paid.v1 as the answer to pay.v1, and till gives paid.v2"), "{err}");
+}
+
 #[test]
 fn map_says_what_it_cannot_read_and_ends_with_2() {
     for (files, arguments, said) in [

@@ -1,14 +1,15 @@
 //! What `docs/operating/cli.md` shows is what the command prints.
 //!
 //! Each line `$ malote …` of its `console` blocks is run in turn, against two services of which one has had
-//! trouble; what follows is its output, in which times, ages and ids may differ. After a change to the output
+//! trouble, and one with sagas; what follows is its output, in which times, ages and ids may differ. After a change to the output
 //! `MALOTE_WRITE_DOCS=1 cargo test -p malote-cli --test documented` writes it anew.
 #![allow(missing_docs)]
 
 mod common;
 
+use common::saga::{Bad, Charge, Release, buy, order, sagas, until};
 use common::*;
-use malote::{Failure, Runtime, Service, sqlite::Sqlite};
+use malote::{Event as _, Failure, Runtime, Service, saga::Status, sqlite::Sqlite};
 use serde_json::Value;
 use std::{
     collections::BTreeSet,
@@ -57,6 +58,31 @@ async fn demonstration(folder: &Path) {
     publish(&says, &[moved("payment-10", 7)]).await;
     says.close().await;
     hears.close().await;
+}
+
+/// `order` has three sagas: one is done, one could not give its stock back, one has begun under a version of which no
+/// process has the code yet.
+async fn with_sagas(folder: &Path) -> Running {
+    let path = folder.join("data/order.db");
+    let store = Sqlite::open(path.to_str().expect("text")).await.expect("opened");
+    store.migrate().await.expect("migrated");
+    let id = |first: u128, n: u128| uuid::Uuid::from_u128((first << 112) + (0x7000_8000 << 48) + n);
+    let (done, stuck, ahead) = (id(0x5a11, 1), id(0x7b3e, 2), id(0x9c40, 3));
+    let (bad, sagas, next) = (Bad::default(), sagas(&store, 1), sagas(&store, 2));
+    bad.refuse(Charge::TYPE, stuck).refuse(Release::TYPE, stuck);
+    let log = log(folder).await;
+    // as the process of the next release does when it starts
+    log.ensure(&["fraud.commands".to_owned()]).await.expect("made");
+    let running = order(&store, &log, &bad, &sagas).await;
+    buy(&store, &sagas, done).await;
+    until(&sagas, done, Status::Completed).await;
+    buy(&store, &sagas, stuck).await;
+    until(&sagas, stuck, Status::Stuck).await;
+    buy(&store, &next, ahead).await;
+    let order = Asked::of(path.to_str().expect("text"));
+    order.until(&["outbox", "--pending"], |found| rows(found) == 0).await;
+    order.until(&["status"], |found| rows(&found[0]["saga_versions"]) == 1).await;
+    running
 }
 
 /// Runs a line as a shell would.
@@ -111,6 +137,7 @@ fn by_maria(text: &str) -> String {
 async fn what_the_page_shows_is_what_is_printed() {
     let folder = tempfile::tempdir().expect("a folder");
     demonstration(folder.path()).await;
+    let running = with_sagas(folder.path()).await;
     let written = fs::read_to_string(page()).expect("read");
     let (mut fresh, mut block, mut shown) = (String::new(), false, Vec::new());
     let mut differ = Vec::new();
@@ -140,6 +167,7 @@ async fn what_the_page_shows_is_what_is_printed() {
         fresh += &format!("{line}\n");
         compare(&mut shown);
     }
+    running.stop().await;
     if std::env::var("MALOTE_WRITE_DOCS").is_ok_and(|yes| yes == "1") {
         fs::write(page(), fresh).expect("written");
         return;
@@ -152,9 +180,10 @@ async fn what_the_page_shows_is_what_is_printed() {
 async fn scripts_find_the_fields_that_the_page_names() {
     let folder = tempfile::tempdir().expect("a folder");
     demonstration(folder.path()).await;
+    let running = with_sagas(folder.path()).await;
     ended(&malote(folder.path(), &["dead", "discard", "2", "--reason", "for a row", "--yes"]), 0);
     let page = fs::read_to_string(page()).expect("read");
-    for command in ["status", "outbox", "parked", "dead list", "relay", "audit", "doctor"] {
+    for command in ["status", "outbox", "parked", "dead list", "saga list", "relay", "audit", "doctor"] {
         let begins = format!("| `{command}` | ");
         let row = page.lines().find_map(|line| line.strip_prefix(&begins)).expect("a row of the table");
         let mut depth = 0;
@@ -172,4 +201,5 @@ async fn scripts_find_the_fields_that_the_page_names() {
         let found = found[0].as_object().expect("a row").keys().cloned().collect::<BTreeSet<_>>();
         assert_eq!(found, named, "{command}");
     }
+    running.stop().await;
 }

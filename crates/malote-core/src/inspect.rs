@@ -6,7 +6,7 @@
 
 use crate::{
     BoxFuture, Class, Dead, History, Lane, RawRecord, StoreError,
-    saga::{Deed, DeedOutcome, LogRow, Outline, SagaCount, SagaFilter, SagaRow, Stored},
+    saga::{Deed, DeedOutcome, LogRow, Outline, SagaCount, SagaFilter, SagaRow, SagaVersion, Stored},
 };
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -29,10 +29,14 @@ pub trait Inspect: Send + Sync + 'static {
     fn dead_letter(&self, id: i64) -> Asked<'_, Option<(DeadRow, Dead)>>;
     /// Envelopes that are not due yet, the next one first.
     fn scheduled(&self, most: u32) -> Asked<'_, Vec<ScheduledRow>>;
+    /// Those of these envelopes that are not due yet: what a saga's timers are set to.
+    fn scheduled_of<'a>(&'a self, ids: &'a [Uuid]) -> Asked<'a, Vec<ScheduledRow>>;
     /// Acts of people, the latest first.
     fn audit(&self, most: u32) -> Asked<'_, Vec<AuditRow>>;
     /// Sagas, the longest unchanged first, at most `most`.
     fn sagas<'a>(&'a self, filter: &'a SagaFilter, most: u32) -> Asked<'a, Vec<SagaRow>>;
+    /// The ids of sagas from `first` to `last`, in order, at most `most`: what an id's beginning may mean.
+    fn saga_ids(&self, first: Uuid, last: Uuid, most: u32) -> Asked<'_, Vec<Uuid>>;
     /// One saga; none where it is not there, or only its tombstone.
     fn saga(&self, id: Uuid) -> Asked<'_, Option<Stored>>;
     /// The history of a saga from its beginning.
@@ -197,6 +201,8 @@ pub struct Status {
     pub relay_dead: u64,
     /// Sagas by definition, version and status.
     pub sagas: Vec<SagaCount>,
+    /// The definitions and versions of sagas that processes said they have code for, and when last.
+    pub saga_versions: Vec<SagaVersion>,
     /// Acts on sagas that no coordinator has dealt with.
     pub open_acts: u64,
     /// Envelopes that are not due yet.

@@ -3,7 +3,10 @@
 //! In a choreography nobody holds the whole sequence; it only emerges from who listens to what. So it
 //! is taken from the handlers' own types, checked, and drawn.
 
-use crate::EventType;
+use crate::{
+    EventType,
+    saga::{CommandType, Outline},
+};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, fmt::Write as _};
 
@@ -28,6 +31,12 @@ pub struct ServiceFlow {
     /// Events of its own that nobody is expected to consume.
     #[serde(default)]
     pub terminal: Vec<EventType>,
+    /// The sagas that it coordinates, every version of each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sagas: Vec<Outline>,
+    /// What is wrong with its sagas, as its own start would say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mistakes: Vec<String>,
 }
 
 /// One reaction.
@@ -65,6 +74,46 @@ pub enum Fault {
         service: String,
         /// What.
         event: String,
+    },
+    /// A saga asks for it, and nobody obeys.
+    #[error(
+        "saga {saga} of {service} asks for {command} in its step {step:?}, and nobody handles it: add .command(…) to the service that listens to {topic}"
+    )]
+    Unhandled {
+        /// Whose saga.
+        service: String,
+        /// Which.
+        saga: String,
+        /// In which step, or for which step's undoing.
+        step: String,
+        /// What.
+        command: String,
+        /// Where it travels.
+        topic: String,
+    },
+    /// A saga takes answers to a command that are not those of whoever handles it.
+    #[error(
+        "saga {saga} awaits {awaited} as the answer to {command}, and {handler} gives {given}: both have to use one contract"
+    )]
+    OtherAnswer {
+        /// Which saga.
+        saga: String,
+        /// The command.
+        command: String,
+        /// What is awaited.
+        awaited: String,
+        /// Who handles it.
+        handler: String,
+        /// What that one gives.
+        given: String,
+    },
+    /// A definition that its own service would refuse to start with.
+    #[error("{service} would not start: {what}")]
+    Mistaken {
+        /// Which service.
+        service: String,
+        /// What is wrong, and what to do.
+        what: String,
     },
     /// Waited for, and nobody emits it.
     #[error(
@@ -127,7 +176,15 @@ impl Flow {
             if self.services[..i].iter().any(|other| other.name == service.name) {
                 add(Fault::TwoServices(service.name.clone()));
             }
-            for event in service.all_emitted().filter(|e| !consumed.contains(&e.name) && !terminal.contains(&e.name)) {
+            service.mistakes.iter().for_each(|what| {
+                add(Fault::Mistaken { service: service.name.clone(), what: what.clone() });
+            });
+            for fault in self.saga_faults(service) {
+                add(fault);
+            }
+            let asked: BTreeSet<_> = commands(service).map(|(_, _, asks)| &asks.command.name).collect();
+            let said = service.all_emitted().filter(|e| !asked.contains(&e.name));
+            for event in said.filter(|e| !consumed.contains(&e.name) && !terminal.contains(&e.name)) {
                 add(Fault::Unconsumed { service: service.name.clone(), event: event.name.clone() });
             }
             for event in service.routes.iter().map(|r| &r.consumes).filter(|e| !emitted.contains(&e.name)) {
@@ -142,6 +199,35 @@ impl Flow {
             }
         }
         found
+    }
+
+    /// What a service's sagas ask for that nobody does, or answers otherwise.
+    fn saga_faults(&self, service: &ServiceFlow) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        for (outline, step, asks) in commands(service) {
+            let handlers = self.services.iter().flat_map(|s| s.routes.iter().map(move |route| (&s.name, route)));
+            let handlers: Vec<_> = handlers.filter(|(_, route)| route.consumes.name == asks.command.name).collect();
+            let saga = format!("{} version {}", outline.saga, outline.version);
+            if handlers.is_empty() && !crate::planted::is("map-unhandled-unseen") {
+                let EventType { name: command, topic } = asks.command.clone();
+                let (service, step) = (service.name.clone(), step.to_owned());
+                faults.push(Fault::Unhandled { service, saga, step, command, topic });
+                continue;
+            }
+            let given = |route: &Route| route.emits.iter().any(|event| event.name == asks.done.name);
+            if let Some((handler, route)) = handlers.iter().find(|(_, route)| !given(route)) {
+                let names: Vec<_> = route.emits.iter().map(|event| event.name.as_str()).collect();
+                let given = if names.is_empty() { "nothing".into() } else { names.join(" | ") };
+                let (command, awaited) = (asks.command.name.clone(), asks.done.name.clone());
+                faults.push(Fault::OtherAnswer { saga, command, awaited, handler: (*handler).clone(), given });
+            }
+        }
+        faults
+    }
+
+    /// Every saga with its service.
+    pub fn sagas(&self) -> impl Iterator<Item = (&str, &Outline)> {
+        self.services.iter().flat_map(|service| service.sagas.iter().map(|saga| (service.name.as_str(), saga)))
     }
 
     /// The flow as lines of text: consumes → service → emits.
@@ -215,6 +301,17 @@ impl Flow {
         }
         out + "}\n"
     }
+}
+
+/// What a service's sagas ask of others: by saga and step.
+fn commands(service: &ServiceFlow) -> impl Iterator<Item = (&Outline, &str, &CommandType)> {
+    service.sagas.iter().flat_map(|saga| {
+        saga.steps.iter().flat_map(move |step| {
+            let own = step.deadline_ms.is_some().then_some(&step.asks);
+            let undos = step.undone_by.iter().filter(|undo| !undo.local).map(|undo| &undo.asks);
+            own.into_iter().chain(undos).map(move |asks| (saga, step.name.as_str(), asks))
+        })
+    })
 }
 
 /// A name as an identifier that Mermaid takes.

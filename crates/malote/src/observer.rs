@@ -7,8 +7,13 @@ use crate::{Health, State, service::Service, telemetry};
 use malote_core::{
     FullStore, Store, StoreError,
     inspect::{Inspect, Status},
+    saga::Status as Stage,
 };
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 use tokio_util::sync::CancellationToken;
 
 const EVERY: Duration = Duration::from_secs(5);
@@ -28,11 +33,15 @@ impl<S: FullStore> Observer<S> {
     pub(crate) async fn run(&self, health: &Health, beat: impl Fn()) -> Result<(), StoreError> {
         telemetry::metrics::begin(&self.service.name);
         let mut known = BTreeSet::from([self.service.name.to_string()]);
+        let mut sagas = BTreeSet::new();
         while !self.stop.is_cancelled() {
             beat();
             let status = Inspect::status(&self.service.store).await?;
             known.extend(status.consumers.iter().map(|consumer| consumer.name.clone()));
+            sagas.extend(status.saga_versions.iter().map(|of| of.definition.clone()));
+            sagas.extend(status.sagas.iter().map(|of| of.definition.clone()));
             self.tell(&status, &known);
+            self.tell_sagas(&status, &sagas);
             health.set(&format!("{} outbox", self.service.name), self.progress(&status));
             self.stop.run_until_cancelled(tokio::time::sleep(EVERY)).await;
         }
@@ -83,6 +92,30 @@ impl<S: FullStore> Observer<S> {
             gauge("malote_held_keys", found.held_keys as f64);
             gauge("malote_parked_oldest_age_seconds", found.oldest_parked_seconds.unwrap_or(0.0));
             metrics::gauge!("malote_dead_letters", "by" => format!("consumer {consumer}")).set(found.dead as f64);
+        }
+    }
+
+    /// Of each definition that was ever heard of every status: nobody is in it is a zero, not a silence.
+    #[allow(clippy::cast_precision_loss)]
+    fn tell_sagas(&self, status: &Status, known: &BTreeSet<String>) {
+        let name = self.service.name.to_string();
+        metrics::gauge!("malote_saga_open_acts", "service" => name.clone()).set(status.open_acts as f64);
+        for definition in known {
+            let mut counts: BTreeMap<Stage, u64> = Stage::ALL.into_iter().map(|stage| (stage, 0)).collect();
+            let mut oldest = 0.0_f64;
+            for of in status.sagas.iter().filter(|of| of.definition == *definition) {
+                *counts.entry(of.status).or_default() += of.count;
+                if !of.status.is_final() {
+                    oldest = oldest.max(of.oldest_seconds);
+                }
+            }
+            for (stage, count) in counts {
+                let labels = [("service", name.clone()), ("definition", definition.clone())];
+                let labels = labels.into_iter().chain([("status", stage.as_str().to_owned())]).collect::<Vec<_>>();
+                metrics::gauge!("malote_sagas", &labels).set(count as f64);
+            }
+            let labels = [("service", name.clone()), ("definition", definition.clone())];
+            metrics::gauge!("malote_saga_oldest_age_seconds", &labels).set(oldest);
         }
     }
 }

@@ -337,7 +337,10 @@ impl<S: FullStore> Service<S> {
     /// Coordinates these sagas: their answers and timers come to this service.
     pub fn sagas(mut self, sagas: Sagas<S>) -> Self {
         let coordinator = sagas.coordinator().clone();
-        self.faults.extend(coordinator.check(&self.name));
+        let mistakes = coordinator.check(&self.name);
+        self.faults.extend(mistakes.iter().cloned());
+        self.flow.mistakes.extend(mistakes);
+        self.flow.sagas.extend(coordinator.outlines());
         if self.sagas.is_some() {
             self.faults.push(format!("service {} has sagas twice: define all of them in one", self.name));
         }

@@ -61,7 +61,7 @@ fn what_is_recorded_is_in_the_table_and_the_other_way_round() {
 
 #[test]
 fn labels_have_few_values() {
-    let few = ["service", "consumer", "by", "topic", "kind", "task", "version", "error.type"];
+    let few = ["service", "consumer", "by", "topic", "kind", "task", "version", "definition", "status", "error.type"];
     for Metric { name, labels, help, .. } in ALL {
         for label in *labels {
             let of_the_conventions = label.starts_with("messaging.") && !label.contains("message.");

@@ -1,6 +1,8 @@
 //! What the command's tests share: the command itself, and a service on each store for it to look at.
 #![allow(missing_docs, dead_code)]
 
+pub mod saga;
+
 use malote::{
     Event, Failure, FullStore, Message, Outbox, Outcome, Runtime, Service, Transaction, Transport,
     postgres::Postgres,
@@ -69,6 +71,10 @@ pub struct Asked {
 impl Asked {
     pub fn of(url: &str) -> Self {
         Self { folder: folder(&[]), url: url.to_owned() }
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     /// What is printed, when it ends with the code given.

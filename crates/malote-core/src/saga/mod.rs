@@ -30,6 +30,7 @@ mod machine;
 mod operation;
 mod outline;
 mod port;
+mod possible;
 mod proceed;
 mod step;
 mod turn;
@@ -44,5 +45,7 @@ pub use instance::{Answered, Asking, Instance, Leg, Sent, Status, StepState, Sto
 pub use machine::Machine;
 pub use operation::{Direction, LegId, NoOperation, OperationId};
 pub use outline::{Outline, StepKind, StepOutline, UndoOutline};
-pub use port::{AskedDeed, DeedOutcome, Loaded, LogRow, Recalled, SagaCount, SagaFilter, SagaRow, SagaStore};
+pub use port::{
+    AskedDeed, DeedOutcome, Loaded, LogRow, Recalled, SagaCount, SagaFilter, SagaRow, SagaStore, SagaVersion,
+};
 pub use step::{Compensation, PerPart, Step, Whole, compensation, compensation_each, each, step};

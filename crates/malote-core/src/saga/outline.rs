@@ -42,6 +42,9 @@ pub struct StepOutline {
     pub attempts: u32,
     /// What undoes it.
     pub undone_by: Vec<UndoOutline>,
+    /// Whether it leaves nothing that would have to be undone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nothing_to_undo: bool,
 }
 
 /// What can be said of a compensation.
@@ -109,6 +112,7 @@ impl<S> Saga<S> {
             deadline_ms: policy.map(|policy| policy.deadline.as_millis() as u64),
             attempts: policy.map_or(1, |policy| policy.attempts),
             undone_by: undone_by.collect(),
+            nothing_to_undo: step.nothing_to_undo,
         }
     }
 

@@ -283,3 +283,15 @@ pub struct SagaCount {
     /// For how long the one that is unchanged for longest has been so, in seconds.
     pub oldest_seconds: f64,
 }
+
+/// A version of a definition, as a process said that it has code for it. Processes repeat it about once a
+/// minute.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SagaVersion {
+    /// The definition's name.
+    pub definition: String,
+    /// The version.
+    pub version: u32,
+    /// How long ago a process said so last, in seconds.
+    pub seen_seconds: f64,
+}

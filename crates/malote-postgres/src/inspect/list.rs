@@ -7,6 +7,7 @@ use malote_core::{
     inspect::{AuditRow, DeadRow, Filter, OutboxRow, ParkedRow, ScheduledRow},
 };
 use sqlx::{Row, postgres::PgRow};
+use uuid::Uuid;
 
 impl Inner {
     pub(super) async fn list_outbox(&self, filter: &Filter, most: u32) -> Result<Vec<OutboxRow>, sqlx::Error> {
@@ -43,6 +44,13 @@ impl Inner {
     pub(super) async fn list_scheduled(&self, most: u32) -> Result<Vec<ScheduledRow>, sqlx::Error> {
         let mut session = self.look_around().await?;
         let rows = self.sql.list_scheduled.query().bind(i64::from(most)).fetch_all(&mut *session).await?;
+        session.done().await?;
+        rows.iter().map(scheduled).collect()
+    }
+
+    pub(super) async fn scheduled_of(&self, ids: &[Uuid]) -> Result<Vec<ScheduledRow>, sqlx::Error> {
+        let mut session = self.look_around().await?;
+        let rows = self.sql.scheduled_of.query().bind(ids).fetch_all(&mut *session).await?;
         session.done().await?;
         rows.iter().map(scheduled).collect()
     }

@@ -49,11 +49,17 @@ impl Inspect for Postgres {
     fn scheduled(&self, most: u32) -> Asked<'_, Vec<ScheduledRow>> {
         Box::pin(async move { self.told("listing what is scheduled", self.inner.list_scheduled(most).await) })
     }
+    fn scheduled_of<'a>(&'a self, ids: &'a [Uuid]) -> Asked<'a, Vec<ScheduledRow>> {
+        Box::pin(async move { self.told("looking for timers", self.inner.scheduled_of(ids).await) })
+    }
     fn audit(&self, most: u32) -> Asked<'_, Vec<AuditRow>> {
         Box::pin(async move { self.told("listing acts", self.inner.list_audit(most).await) })
     }
     fn sagas<'a>(&'a self, filter: &'a SagaFilter, most: u32) -> Asked<'a, Vec<SagaRow>> {
         Box::pin(async move { self.told("listing sagas", self.inner.list_sagas(filter, most).await) })
+    }
+    fn saga_ids(&self, first: Uuid, last: Uuid, most: u32) -> Asked<'_, Vec<Uuid>> {
+        Box::pin(async move { self.told("finding sagas", self.inner.find_sagas(first, last, most).await) })
     }
     fn saga(&self, id: Uuid) -> Asked<'_, Option<Stored>> {
         Box::pin(async move { self.told("reading a saga", self.inner.show_saga(id).await) })

@@ -9,7 +9,10 @@ use crate::{
 use malote_core::{
     StoreError, cut_reason,
     inspect::Act,
-    saga::{Deed, DeedOutcome, Entry, LegId, Loaded, LogRow, Outline, SagaCount, SagaFilter, SagaRow, Status, Stored},
+    saga::{
+        Deed, DeedOutcome, Entry, LegId, Loaded, LogRow, Outline, SagaCount, SagaFilter, SagaRow, SagaVersion, Status,
+        Stored,
+    },
 };
 use sqlx::{PgConnection, Row, postgres::PgRow};
 use std::{collections::BTreeMap, time::Duration};
@@ -31,6 +34,14 @@ impl Inner {
         let rows = query.fetch_all(&mut *session).await?;
         session.done().await?;
         rows.iter().map(saga_row).collect()
+    }
+
+    pub(super) async fn find_sagas(&self, first: Uuid, last: Uuid, most: u32) -> Result<Vec<Uuid>, sqlx::Error> {
+        let mut session = self.look_around().await?;
+        let query = self.sql.find_sagas.query().bind(first).bind(last).bind(i64::from(most));
+        let rows = query.fetch_all(&mut *session).await?;
+        session.done().await?;
+        rows.iter().map(|row| row.try_get("id")).collect()
     }
 
     pub(super) async fn show_saga(&self, id: Uuid) -> Result<Option<Stored>, sqlx::Error> {
@@ -87,6 +98,16 @@ impl Inner {
         all.extend(self.counted_sagas(connection, true, COUNTED_ENDED).await?);
         all.sort_by(|a, b| (&a.definition, a.version, a.status).cmp(&(&b.definition, b.version, b.status)));
         Ok(all)
+    }
+
+    /// When a process last said that it has code for a version.
+    pub(super) async fn saga_versions(&self, connection: &mut PgConnection) -> Result<Vec<SagaVersion>, sqlx::Error> {
+        let rows = self.sql.list_saga_versions.query().fetch_all(connection).await?;
+        let one = |row: &PgRow| {
+            let seen_seconds = row.try_get::<f64, _>("age")?.max(0.0);
+            Ok(SagaVersion { definition: row.try_get("definition")?, version: version(row)?, seen_seconds })
+        };
+        rows.iter().map(one).collect()
     }
 
     async fn counted_sagas(

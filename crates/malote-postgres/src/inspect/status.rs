@@ -15,6 +15,7 @@ impl Inner {
         let consumers = self.sql.status_consumers.query().fetch_all(&mut *session).await?;
         let rest = self.sql.status_rest.query().fetch_one(&mut *session).await?;
         let sagas = self.saga_counts(&mut session).await?;
+        let saga_versions = self.saga_versions(&mut session).await?;
         let oldest_transaction = self.oldest_transaction(&mut session).await?;
         session.done().await?;
         Ok(Status {
@@ -23,6 +24,7 @@ impl Inner {
             consumers: consumers.iter().map(consumer).collect::<Result<_, _>>()?,
             relay_dead: number(&rest, "relay_dead")?,
             sagas,
+            saga_versions,
             open_acts: number(&rest, "open_acts")?,
             scheduled: number(&rest, "scheduled")?,
             scheduled_late_seconds: rest.try_get("late_seconds")?,

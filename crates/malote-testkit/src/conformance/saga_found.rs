@@ -78,6 +78,11 @@ pub async fn sagas_are_found<S: FullStore>(store: S) {
     assert_eq!(started_at, changed_at);
     let moved = store.sagas(&SagaFilter { statuses: vec![Status::Running], ..any() }, 9).await.unwrap();
     assert!(moved.iter().all(|row| row.changed_at == row.started_at || row.id == all[0].id), "{moved:?}");
+    let mut ids: Vec<Uuid> = all.iter().map(|saga| saga.id).collect();
+    ids.sort();
+    assert_eq!(store.saga_ids(Uuid::nil(), Uuid::max(), 100).await.unwrap(), ids);
+    assert_eq!(store.saga_ids(ids[1], ids[3], 2).await.unwrap(), ids[1..3]);
+    assert!(store.saga_ids(ids[3], ids[1], 9).await.unwrap().is_empty());
     assert_eq!(store.saga(Uuid::now_v7()).await.unwrap(), None);
     assert_eq!(store.saga_log(Uuid::now_v7()).await.unwrap(), []);
 }
@@ -120,6 +125,7 @@ fn outline(saga: &str, version: u32, step: &str) -> Outline {
         deadline_ms: Some(1000),
         attempts: 3,
         undone_by: Vec::new(),
+        nothing_to_undo: version == 2,
     };
     Outline { saga: saga.into(), version, steps: vec![step] }
 }
@@ -130,6 +136,10 @@ pub async fn definitions_are_known<S: FullStore>(store: S) {
     store.define_sagas(&[]).await.unwrap();
     let first = [outline("buy", 2, "pay \u{1f511}"), outline("buy", 1, "pay"), outline("alone", 10, "pay")];
     store.define_sagas(&first).await.unwrap();
+    let seen = store.status().await.unwrap().saga_versions;
+    assert!(seen.iter().all(|of| of.seen_seconds >= 0.0 && of.seen_seconds < PATIENCE.as_secs_f64()), "{seen:?}");
+    let seen: Vec<_> = seen.iter().map(|of| (of.definition.as_str(), of.version)).collect();
+    assert_eq!(seen, [("alone", 10), ("buy", 1), ("buy", 2)]);
     let sorted = |[b, a, alone]: [Outline; 3]| vec![alone, a, b];
     assert_eq!(store.saga_definitions().await.unwrap(), sorted(first.clone()));
     let later = first.map(|of| outline(&of.saga, of.version, "settle"));

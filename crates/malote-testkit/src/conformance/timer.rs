@@ -99,6 +99,9 @@ pub async fn schedule_and_cancel_belong_to_the_transaction<S: FullStore>(store: 
     tx.schedule(When::After(LONG), envelope).await.unwrap();
     assert!(tx.cancel(both).await.unwrap(), "in the transaction that scheduled it");
     tx.commit().await.unwrap();
+    let of = store.scheduled_of(&[gone, kept, never]).await.unwrap();
+    assert_eq!(of.iter().map(|row| row.id.clone()).collect::<Vec<_>>(), [kept.to_string()]);
+    assert_eq!(store.scheduled_of(&[]).await.unwrap().len(), 0);
     let waiting: Vec<String> = store.scheduled(10).await.unwrap().into_iter().map(|row| row.id).collect();
     assert_eq!(waiting, [kept.to_string()]);
     assert_eq!(store.status().await.unwrap().scheduled, 1);

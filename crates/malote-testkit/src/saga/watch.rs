@@ -2,7 +2,8 @@
 
 use super::world::{Kept, World};
 use malote_core::saga::{
-    Answered, Decision, Direction, Idle, Leg, LegId, Send, Status, StepKind, StepOutline, StepState, Verdict,
+    Answered, Decision, Deed, Direction, Idle, Input, Leg, LegId, Send, Status, StepKind, StepOutline, StepState,
+    Verdict,
 };
 use std::collections::BTreeSet;
 
@@ -21,6 +22,24 @@ pub(super) fn after<S: Kept>(world: &World<'_, S>, known: usize, decision: &Deci
         }
     }
     Ok(())
+}
+
+/// What people are told they may do is what they may do, and nothing else.
+pub(super) fn what_may_be_done(possible: &[Deed], input: &Input, decision: &Decision) -> Law {
+    let Input::Act(_, deed) = input else { return Ok(()) };
+    let told = possible.iter().any(|may| match (may, deed) {
+        (Deed::Retry { .. }, Deed::Retry { step: None }) => true,
+        (Deed::Skip { step, .. }, Deed::Skip { step: other, .. }) => step == other,
+        (may, deed) => may == deed,
+    });
+    match (told, &decision.verdict) {
+        // an answer may be missing, or none
+        (true, Verdict::Denied(why)) if !matches!(deed, Deed::Skip { .. }) => {
+            broken("an act that is offered is possible", format!("{deed:?} was denied: {why}"))
+        }
+        (false, Verdict::Acted) => broken("an act that is possible is offered", format!("{deed:?}")),
+        _ => Ok(()),
+    }
 }
 
 fn broken(law: &str, what: impl std::fmt::Display) -> Law {

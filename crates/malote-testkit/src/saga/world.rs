@@ -53,6 +53,7 @@ impl<'s, S: Kept> World<'s, S> {
     #[track_caller]
     pub fn feed(&mut self, input: Input) -> Decision {
         let said = input.clone();
+        let possible = self.outline.possible(&self.instance);
         let decision = self.saga.advance(&mut self.instance, input);
         let kept = serde_json::to_string(&self.instance).expect("an instance can be written");
         self.instance = serde_json::from_str(&kept).expect("an instance is read as it was written");
@@ -71,7 +72,8 @@ impl<'s, S: Kept> World<'s, S> {
         self.sends.extend(decision.sends.iter().cloned());
         self.log.extend(decision.log.iter().cloned());
         let path = self.history.read(self.instance.id, &decision.log, &decision.sends);
-        if let Err(broken) = path.and_then(|()| watch::after(self, known, &decision, unchanged)) {
+        let law = path.and_then(|()| watch::after(self, known, &decision, unchanged));
+        if let Err(broken) = law.and_then(|()| watch::what_may_be_done(&possible, &said, &decision)) {
             panic!("{broken}\nafter {said:?}\n{}", self.show());
         }
         decision

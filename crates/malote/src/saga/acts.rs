@@ -20,6 +20,8 @@ use uuid::Uuid;
 const EVERY: Duration = Duration::from_secs(1);
 /// Between two looks at the versions under way.
 const VERSIONS: Duration = Duration::from_secs(5);
+/// Between two times of saying which versions there is code for; shorter where tests are run that have to fail.
+const SAID: Duration = Duration::from_secs(if cfg!(feature = "planted") { 1 } else { 60 });
 /// Most acts of one look.
 const MOST: u32 = 256;
 
@@ -150,10 +152,15 @@ impl<S: FullStore> Desk<S> {
         let Self { coordinator, beat } = self;
         let store = coordinator.outbox.store();
         let part = format!("{} saga versions", coordinator.service);
-        store.define_sagas(&coordinator.outlines()).await?;
-        let mut looked: Option<Instant> = None;
+        let (mut looked, mut said): (Option<Instant>, Option<Instant>) = (None, None);
+        let every = if malote_core::planted::is("saga-versions-said-once") { Duration::MAX } else { SAID };
         while !beat.stop().is_cancelled() {
             beat.working();
+            if said.is_none_or(|at| at.elapsed() >= every) {
+                said = Some(Instant::now());
+                // whoever looks at the store learns which versions nobody has code for any more
+                store.define_sagas(&coordinator.outlines()).await?;
+            }
             for id in store.open_acts(MOST).await? {
                 // one that cannot be dealt with stays open, where people see it, and keeps no other waiting
                 if let Err(error) = coordinator.deal_with(id).await {

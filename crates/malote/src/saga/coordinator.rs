@@ -75,7 +75,7 @@ impl<S: FullStore> Coordinator<S> {
         }
     }
 
-    pub(super) fn outlines(&self) -> Vec<Outline> {
+    pub(crate) fn outlines(&self) -> Vec<Outline> {
         self.machines.values().map(|machine| machine.outline()).collect()
     }
 

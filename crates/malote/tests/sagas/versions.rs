@@ -4,7 +4,11 @@ use malote::{Event, Runtime, saga::Status};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-on_each_store!(ac_063_an_instance_ends_under_its_own_version, ac_063_a_process_without_its_code_leaves_it_alone);
+on_each_store!(
+    ac_063_an_instance_ends_under_its_own_version,
+    ac_063_a_process_without_its_code_leaves_it_alone,
+    a_process_says_again_and_again_which_versions_it_has_code_for,
+);
 
 async fn ac_063_an_instance_ends_under_its_own_version<S: TestStore>() {
     let Some(place) = Place::<S>::fresh().await else { return };
@@ -64,4 +68,26 @@ async fn ac_063_a_process_without_its_code_leaves_it_alone<S: TestStore>() {
     ended(&both, id, Status::Completed).await;
     running.stop().await;
     participants.stop().await;
+}
+
+async fn a_process_says_again_and_again_which_versions_it_has_code_for<S: TestStore>() {
+    if !cfg!(feature = "planted") {
+        return; // it says so once a minute
+    }
+    let Some(place) = Place::<S>::fresh().await else { return };
+    let sagas = place.sagas([purchase(1, Patience::default())]);
+    let running = start(Runtime::new().with(place.coordinator(&sagas))).await;
+    let seen = async || place.order.status().await.unwrap().saga_versions.first().map(|of| of.seen_seconds);
+    let end = std::time::Instant::now() + LONG;
+    let mut last = None;
+    loop {
+        let now = seen().await;
+        if now.zip(last).is_some_and(|(now, last): (f64, f64)| now < last) {
+            break; // it was said anew
+        }
+        last = now;
+        assert!(std::time::Instant::now() < end, "said once, and never again: {last:?}");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await; // between two looks
+    }
+    running.stop().await;
 }

@@ -6,7 +6,9 @@ use malote_core::{
     History, StoreError,
     inspect::{AuditRow, DeadRow, Filter, LaneText, OutboxRow, ParkedRow, ScheduledRow},
 };
+use serde_json::json;
 use sqlx::{Row, query, sqlite::SqliteRow};
+use uuid::Uuid;
 
 fn millis(at: &Option<DateTime<Utc>>) -> Option<i64> {
     at.map(|at| at.timestamp_millis())
@@ -17,7 +19,7 @@ pub(super) fn time(row: &SqliteRow, column: &str) -> Result<DateTime<Utc>, sqlx:
 }
 
 fn ids(filter: &Filter) -> Option<String> {
-    filter.ids.as_ref().map(|ids| serde_json::json!(ids).to_string())
+    filter.ids.as_ref().map(|ids| json!(ids).to_string())
 }
 
 impl Sqlite {
@@ -151,17 +153,24 @@ fn dead_row(row: &SqliteRow) -> Result<DeadRow, sqlx::Error> {
 pub(super) async fn scheduled(store: &Sqlite, most: u32) -> Result<Vec<ScheduledRow>, StoreError> {
     let doing = "listing scheduled envelopes";
     let rows = query(include_str!("../../../sql/list_scheduled.sql")).bind(most).fetch_all(&store.0.readers).await;
-    let rows = rows.map_err(failed(doing))?;
-    let each = rows.iter().map(|row| {
-        Ok(ScheduledRow {
-            id: row.try_get("id")?,
-            kind: row.try_get("type")?,
-            topic: row.try_get("topic")?,
-            key: row.try_get("key")?,
-            due_at: time(row, "due_at")?,
-        })
-    });
-    each.collect::<Result<_, sqlx::Error>>().map_err(failed(doing))
+    rows.map_err(failed(doing))?.iter().map(scheduled_row).collect::<Result<_, _>>().map_err(failed(doing))
+}
+
+pub(super) async fn scheduled_of(store: &Sqlite, ids: &[Uuid]) -> Result<Vec<ScheduledRow>, StoreError> {
+    let doing = "looking for timers";
+    let ids = json!(ids.iter().map(Uuid::to_string).collect::<Vec<_>>()).to_string();
+    let rows = query(include_str!("../../../sql/scheduled_of.sql")).bind(ids).fetch_all(&store.0.readers).await;
+    rows.map_err(failed(doing))?.iter().map(scheduled_row).collect::<Result<_, _>>().map_err(failed(doing))
+}
+
+fn scheduled_row(row: &SqliteRow) -> Result<ScheduledRow, sqlx::Error> {
+    Ok(ScheduledRow {
+        id: row.try_get("id")?,
+        kind: row.try_get("type")?,
+        topic: row.try_get("topic")?,
+        key: row.try_get("key")?,
+        due_at: time(row, "due_at")?,
+    })
 }
 
 pub(super) async fn audit(store: &Sqlite, most: u32) -> Result<Vec<AuditRow>, StoreError> {

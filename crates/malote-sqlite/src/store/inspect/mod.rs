@@ -49,11 +49,17 @@ impl Inspect for Sqlite {
     fn scheduled(&self, most: u32) -> Asked<'_, Vec<ScheduledRow>> {
         Box::pin(list::scheduled(self, most))
     }
+    fn scheduled_of<'a>(&'a self, ids: &'a [Uuid]) -> Asked<'a, Vec<ScheduledRow>> {
+        Box::pin(list::scheduled_of(self, ids))
+    }
     fn audit(&self, most: u32) -> Asked<'_, Vec<AuditRow>> {
         Box::pin(list::audit(self, most))
     }
     fn sagas<'a>(&'a self, filter: &'a SagaFilter, most: u32) -> Asked<'a, Vec<SagaRow>> {
         Box::pin(saga::sagas(self, filter, most))
+    }
+    fn saga_ids(&self, first: Uuid, last: Uuid, most: u32) -> Asked<'_, Vec<Uuid>> {
+        Box::pin(saga::ids(self, first, last, most))
     }
     fn saga(&self, id: Uuid) -> Asked<'_, Option<Stored>> {
         Box::pin(saga::saga(self, id))

@@ -8,7 +8,9 @@ use super::list::time;
 use malote_core::{
     Class, StoreError,
     inspect::Act,
-    saga::{Deed, DeedOutcome, Entry, LegId, LogRow, Outline, SagaCount, SagaFilter, SagaRow, Status, Stored},
+    saga::{
+        Deed, DeedOutcome, Entry, LegId, LogRow, Outline, SagaCount, SagaFilter, SagaRow, SagaVersion, Status, Stored,
+    },
 };
 use serde_json::json;
 use sqlx::{Row, SqliteConnection, query, sqlite::SqliteRow};
@@ -55,6 +57,14 @@ fn id(row: &SqliteRow, column: &str) -> Result<Option<Uuid>, sqlx::Error> {
 
 fn names(statuses: impl IntoIterator<Item = Status>) -> String {
     json!(statuses.into_iter().map(Status::as_str).collect::<Vec<_>>()).to_string()
+}
+
+pub(super) async fn ids(store: &Sqlite, first: Uuid, last: Uuid, most: u32) -> Result<Vec<Uuid>, StoreError> {
+    let doing = "finding sagas";
+    let rows = query(include_str!("../../../sql/find_sagas.sql")).bind(first.to_string()).bind(last.to_string());
+    let rows = rows.bind(most).fetch_all(&store.0.readers).await.map_err(failed(doing))?;
+    let each = rows.iter().map(|row| Ok(id(row, "id")?.unwrap_or_default()));
+    each.collect::<Result<_, _>>().map_err(failed(doing))
 }
 
 pub(super) async fn saga(store: &Sqlite, id: Uuid) -> Result<Option<Stored>, StoreError> {
@@ -129,6 +139,16 @@ pub(super) async fn counts(reader: &mut SqliteConnection) -> Result<Vec<SagaCoun
     all.extend(counted(reader, true, COUNTED_ENDED).await?);
     all.sort_by(|a, b| (&a.definition, a.version, a.status).cmp(&(&b.definition, b.version, b.status)));
     Ok(all)
+}
+
+/// When a process last said that it has code for a version.
+pub(super) async fn versions(reader: &mut SqliteConnection) -> Result<Vec<SagaVersion>, sqlx::Error> {
+    let rows = query(include_str!("../../../sql/list_saga_versions.sql")).fetch_all(reader).await?;
+    let one = |row: &SqliteRow| {
+        let seen_seconds = super::status::seconds(row.try_get("age")?);
+        Ok(SagaVersion { definition: row.try_get("definition")?, version: row.try_get("version")?, seen_seconds })
+    };
+    rows.iter().map(one).collect()
 }
 
 async fn counted(reader: &mut SqliteConnection, ended: bool, most: i64) -> Result<Vec<SagaCount>, sqlx::Error> {

@@ -27,6 +27,7 @@ pub(super) async fn status(store: &Sqlite) -> Result<Status, StoreError> {
         consumers: consumers(&mut reader).await.map_err(failed(DOING))?,
         relay_dead: relay_dead.unsigned_abs(),
         sagas: saga::counts(&mut reader).await.map_err(failed(DOING))?,
+        saga_versions: saga::versions(&mut reader).await.map_err(failed(DOING))?,
         open_acts: open_acts.unsigned_abs(),
         scheduled: scheduled.unsigned_abs(),
         scheduled_late_seconds: rest.try_get::<Option<i64>, _>("late").map_err(failed(DOING))?.map(seconds),

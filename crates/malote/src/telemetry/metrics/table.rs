@@ -198,6 +198,25 @@ pub const ALL: &[Metric] = &[
         &["by"],
         "Messages given up, by `consumer NAME` or `relay NAME`, that nobody has redriven or discarded.",
     ),
+    // sagas
+    gauge(
+        "malote_sagas",
+        Unit::Count,
+        &["service", "definition", "status"],
+        "Sagas that are kept, all versions together; those that have ended are counted up to 10,000 for each version.",
+    ),
+    gauge(
+        "malote_saga_oldest_age_seconds",
+        Unit::Seconds,
+        &["service", "definition"],
+        "For how long the saga that has not ended, and is unchanged for longest, has been so; 0 when there is none.",
+    ),
+    gauge(
+        "malote_saga_open_acts",
+        Unit::Count,
+        &["service"],
+        "Acts on sagas that people asked for, and that no process has dealt with.",
+    ),
     // timers and upkeep
     gauge("malote_scheduled", Unit::Count, &["service"], "Envelopes that are not due yet."),
     gauge(
