@@ -153,7 +153,7 @@ fn migrate_makes_the_tables_of_a_file_and_may_be_repeated() {
     let (out, _) = ended(&malote(files.path(), &["audit", "--store", "ledger.db", "--json"]), 0);
     let acts: serde_json::Value = serde_json::from_str(&out).expect("JSON");
     let acts = acts.as_array().expect("an array");
-    assert!(acts.len() == 1 && acts[0]["act"] == "migrate" && acts[0]["outcome"] == "2 steps taken", "{acts:?}");
+    assert!(acts.len() == 1 && acts[0]["act"] == "migrate" && acts[0]["outcome"] == "3 steps taken", "{acts:?}");
     let file = fs::read(files.path().join("ledger.db")).expect("readable");
     assert!(file.windows(13).any(|bytes| bytes == b"malote_outbox"));
 }

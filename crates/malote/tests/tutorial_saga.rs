@@ -13,7 +13,7 @@ use std::{env, fs, path::Path};
 #[rustfmt::skip]
 mod shown {
 // <<< SAGA
-use malote::{Transaction, prelude::*, saga::{Answer, Command, Never, Saga, Sagas, step}};
+use malote::{prelude::*, saga::{Answer, Command, Never, Saga, Sagas, step}};
 use malote::sqlite::{Embedded, Sqlite, Tx};
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc, time::Duration};
