@@ -14,6 +14,16 @@ pub fn told() -> Option<Vec<String>> {
     std::env::var(TOLD).ok().map(|words| words.split('\n').map(str::to_owned).collect())
 }
 
+/// What starts the test `child` of this binary with some words.
+///
+/// # Panics
+/// When this binary cannot be found.
+pub fn command(words: &[&str]) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "child", "--nocapture", "--test-threads=1"]).env(TOLD, words.join("\n"));
+    command
+}
+
 /// A child, killed with the value.
 pub struct Other {
     child: Child,
@@ -34,12 +44,7 @@ impl Other {
     /// # Panics
     /// When it cannot be started.
     pub fn start_with(words: &[&str]) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "child", "--nocapture", "--test-threads=1"])
-            .env(TOLD, words.join("\n"))
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = command(words).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, lines }
     }

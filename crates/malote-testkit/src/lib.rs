@@ -3,6 +3,7 @@
 pub mod child;
 pub mod conformance;
 pub mod faults;
+pub mod fleet;
 pub mod proxy;
 pub mod saga;
 pub mod servers;

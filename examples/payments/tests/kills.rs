@@ -5,12 +5,14 @@
 //! `MALOTE_SOAK_MINUTES=n` makes it last.
 #![allow(missing_docs)]
 
-use malote_testkit::servers::{Kafka, Port, Postgres, Redis, bound};
+use malote_testkit::{
+    fleet::Fleet,
+    servers::{Kafka, Postgres, Redis},
+};
 use payments_checker::{Books, judge, read_topics};
 use std::{
     collections::BTreeMap,
-    fs::File,
-    process::{Child, Command, Stdio},
+    process::Command,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
@@ -23,38 +25,13 @@ const KILLS: usize = 44;
 const BURST: usize = 23;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// One of the two processes of a service.
-struct Process {
-    service: &'static str,
-    twin: char,
-    port: Port,
-    child: Child,
-}
-
-impl Process {
-    fn base(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port.number())
-    }
-
-    fn kill9(&mut self) {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("it is ours");
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 struct Stack {
+    // before the servers that its processes use
+    fleet: Fleet,
     postgres: Postgres,
     kafka: Kafka,
     redis: Redis,
     folder: TempDir,
-    processes: Vec<Process>,
     http: reqwest::Client,
 }
 
@@ -67,74 +44,40 @@ impl Stack {
         }
         let http = reqwest::Client::builder().timeout(Duration::from_secs(5)).build().expect("a client");
         let folder = tempfile::tempdir().expect("a folder");
-        let mut stack = Self { postgres, kafka, redis, folder, processes: Vec::new(), http };
+        let mut stack = Self { fleet: Fleet::new(folder.path()), postgres, kafka, redis, folder, http };
         for service in SERVICES {
-            for twin in ['a', 'b'] {
-                let port = Port::claim().expect("a port");
-                let child = stack.spawn(service, twin, &port);
-                stack.processes.push(Process { service, twin, port, child });
-            }
+            stack.add(service, 'a');
+            stack.add(service, 'b');
         }
-        for at in 0..stack.processes.len() {
-            stack.ready(at).await;
+        for at in 0..stack.fleet.size() {
+            stack.fleet.ready(at).await;
         }
         Some(stack)
     }
 
-    fn spawn(&self, service: &str, twin: char, port: &Port) -> Child {
-        let log = self.folder.path().join(format!("{service}-{twin}.log"));
-        let log = File::options().create(true).append(true).open(log).expect("a log file");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_payments"));
-        command
-            .arg(service)
-            .env("MALOTE_HTTP", format!("127.0.0.1:{}", port.number()))
-            .env("MALOTE_DATA", self.folder.path())
-            .env("MALOTE_STORE", self.postgres.url("{service}"))
-            .env("MALOTE_TRANSPORT", format!("kafka://{}", self.kafka.bootstrap()))
-            .env("MALOTE_REDIS", self.redis.url())
-            .env("MALOTE_LEASE_MS", "1000")
-            .env("MALOTE_KAFKA_SESSION_MS", "3000")
-            .env("MALOTE_KAFKA_INSTANCE", format!("{service}-{twin}"))
-            .env("RUST_LOG", "info");
-        bound(&command).stdout(Stdio::null()).stderr(log).spawn().expect("payments starts")
-    }
-
-    fn restart(&mut self, at: usize) {
-        let process = &self.processes[at];
-        let child = self.spawn(process.service, process.twin, &process.port);
-        self.processes[at].child = child;
-    }
-
-    async fn ready(&self, at: usize) {
-        let (service, twin) = (self.processes[at].service, self.processes[at].twin);
-        let url = format!("{}/ready", self.processes[at].base());
-        let end = Instant::now() + PATIENCE;
-        while !self.http.get(&url).send().await.is_ok_and(|r| r.status() == 200) {
-            if Instant::now() > end {
-                let parts = match self.http.get(&url).send().await {
-                    Ok(answer) => answer.text().await.unwrap_or_default(),
-                    Err(error) => error.to_string(),
-                };
-                panic!("{service} {twin} is not ready: {parts}\n{}", self.logs());
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await; // between two looks
-        }
+    /// One of the two processes of a service.
+    fn add(&mut self, service: &'static str, twin: char) {
+        let name = format!("{service}-{twin}");
+        let settings = [
+            ("MALOTE_DATA", self.folder.path().display().to_string()),
+            ("MALOTE_STORE", self.postgres.url("{service}")),
+            ("MALOTE_TRANSPORT", format!("kafka://{}", self.kafka.bootstrap())),
+            ("MALOTE_REDIS", self.redis.url()),
+            ("MALOTE_LEASE_MS", "1000".into()),
+            ("MALOTE_KAFKA_SESSION_MS", "3000".into()),
+            ("MALOTE_KAFKA_INSTANCE", name.clone()),
+            ("RUST_LOG", "info".into()),
+        ];
+        self.fleet.add(name, "/ready", move |address| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_payments"));
+            command.arg(service).env("MALOTE_HTTP", address).envs(settings.iter().map(|(name, value)| (name, value)));
+            command
+        });
     }
 
     fn url(&self) -> impl Fn(&str) -> String + use<> {
         let pattern = self.postgres.url("{service}");
         move |service| pattern.replace("{service}", service)
-    }
-
-    /// The ends of the processes' logs.
-    fn logs(&self) -> String {
-        self.processes.iter().fold(String::new(), |mut all, process| {
-            let name = format!("{}-{}.log", process.service, process.twin);
-            let log = std::fs::read_to_string(self.folder.path().join(&name)).unwrap_or_default();
-            let lines: Vec<_> = log.lines().collect();
-            all += &format!("== {name}\n{}\n", lines[lines.len().saturating_sub(15)..].join("\n"));
-            all
-        })
     }
 }
 
@@ -177,7 +120,9 @@ impl Client {
 #[tokio::test(flavor = "multi_thread")]
 async fn soak_nothing_is_lost_or_repeated_while_processes_are_killed() {
     let Some(mut stack) = Stack::start().await else { return };
-    let doors = stack.processes.iter().filter(|p| p.service == "payment").map(Process::base).collect();
+    let fleet = &stack.fleet;
+    let doors =
+        (0..fleet.size()).filter(|at| fleet.name(*at).starts_with("payment")).map(|at| fleet.base(at)).collect();
     let client = Client { http: stack.http.clone(), doors, accepted: Arc::default() };
     let minutes: u64 = std::env::var("MALOTE_SOAK_MINUTES").ok().and_then(|m| m.parse().ok()).unwrap_or(0);
     let end = Instant::now() + Duration::from_secs(60 * minutes);
@@ -190,8 +135,8 @@ async fn soak_nothing_is_lost_or_repeated_while_processes_are_killed() {
         }
         tokio::time::sleep(Duration::from_millis(fastrand::u64(5..150))).await; // a random moment
         let in_flight = Books::open(stack.url()).await.unwrap_or(0);
-        let victim = round % stack.processes.len();
-        stack.processes[victim].kill9();
+        let victim = round % stack.fleet.size();
+        stack.fleet.kill9(victim);
         kills += usize::from(in_flight > 0);
         match round % KILLS {
             10 | 30 => stack.kafka.restart().expect("Kafka restarts"),
@@ -202,8 +147,8 @@ async fn soak_nothing_is_lost_or_repeated_while_processes_are_killed() {
             }
             _ => {}
         }
-        stack.restart(victim);
-        stack.ready(victim).await;
+        stack.fleet.restart(victim);
+        stack.fleet.ready(victim).await;
         round += 1;
     }
     while let Some(paid) = paying.join_next().await {
@@ -215,7 +160,7 @@ async fn soak_nothing_is_lost_or_repeated_while_processes_are_killed() {
         if open == 0 {
             break;
         }
-        assert!(Instant::now() < end, "{open} payments have not ended\n{}", stack.logs());
+        assert!(Instant::now() < end, "{open} payments have not ended\n{}", stack.fleet.logs());
         tokio::time::sleep(Duration::from_millis(200)).await; // between two looks
     }
     let books = Books::read(stack.url()).await.expect("PostgreSQL is up");
@@ -227,5 +172,5 @@ async fn soak_nothing_is_lost_or_repeated_while_processes_are_killed() {
         topics.first.len(),
         topics.duplicates
     );
-    assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), stack.logs());
+    assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), stack.fleet.logs());
 }
