@@ -113,10 +113,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_is_known_as_long_as_the_inbox_and_tombstones_no_shorter() {
-        let retention = Retention { inbox: 30 * DAY, tombstones: DAY, ..Retention::default() };
-        let prunes = retention.prunes(true);
-        assert!(prunes.contains(&Prune::Operations(30 * DAY)) && prunes.contains(&Prune::Tombstones(30 * DAY)));
-        assert!(prunes.contains(&Prune::Sagas(90 * DAY)));
+    fn what_was_asked_is_known_as_long_as_the_inbox_and_sagas_and_tombstones_no_shorter_than_the_inbox() {
+        for (sagas, operations) in [(90 * DAY, 90 * DAY), (DAY, 30 * DAY)] {
+            let retention = Retention { inbox: 30 * DAY, tombstones: DAY, sagas, ..Retention::default() };
+            let prunes = retention.prunes(true);
+            assert!(prunes.contains(&Prune::Operations(operations)) && prunes.contains(&Prune::Sagas(sagas)));
+            assert!(prunes.contains(&Prune::Tombstones(30 * DAY)));
+        }
     }
 }
