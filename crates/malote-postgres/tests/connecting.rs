@@ -75,8 +75,9 @@ async fn ac_032_migrations_run_by_many_and_killed() {
     sqlx::query("SELECT pg_terminate_backend($1)").bind(killed).execute(admin.pool()).await.unwrap();
     migrators.join_all().await;
 
-    let run: i64 = sqlx::query_scalar("SELECT count(*) FROM malote.migration").fetch_one(admin.pool()).await.unwrap();
-    assert_eq!(run, 2);
+    let run = "SELECT count(*), max(version)::bigint FROM malote.migration";
+    let (run, last): (i64, i64) = sqlx::query_as(run).fetch_one(admin.pool()).await.unwrap();
+    assert!(run == last && last > 0, "{run} steps up to {last}");
     let mut tx = admin.begin(sealer()).await.unwrap();
     tx.publish(changed("a", 1)).await.unwrap();
     tx.commit().await.unwrap();
