@@ -12,14 +12,16 @@ const RECEIVER: &str = r#"{"services": [{"name": "b", "routes": [
 #[test]
 fn map_prints_the_flow_that_the_repository_names() {
     let (text, err) = ended(&malote(&root(), &["map"]), 0);
-    assert!(text.contains("(edge)") && text.contains("payment.approved.v1  →  ledger"), "{text}");
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("(edge)") && words.contains("payment.approved.v1 → ledger"), "{text}");
+    assert!(words.contains("stock.reserve.v1 → inventory") && text.contains("# place-order version 1"), "{text}");
     assert_eq!(err, "");
     // from any folder below
     assert_eq!(ended(&malote(&root().join("crates/malote-cli/src"), &["map"]), 0).0, text);
-    let flow = "examples/payments/flow.json";
-    assert_eq!(ended(&malote(&root(), &["map", flow]), 0).0, text);
-    let json = ended(&malote(&root(), &["map", "--format", "json"]), 0).0;
-    assert_eq!(json, fs::read_to_string(root().join(flow)).expect("readable"));
+    let (payments, orders) = ("examples/payments/flow.json", "examples/orders/flow.json");
+    assert_eq!(ended(&malote(&root(), &["map", payments, orders]), 0).0, text);
+    let json = ended(&malote(&root(), &["map", "--format", "json", payments]), 0).0;
+    assert_eq!(json, fs::read_to_string(root().join(payments)).expect("readable"));
     let mermaid = ended(&malote(&root(), &["map", "--format", "mermaid"]), 0).0;
     assert!(mermaid.starts_with("flowchart LR\n") && mermaid.contains("fraud[\"fraud\"]"), "{mermaid}");
     let dot = ended(&malote(&root(), &["map", "--format", "dot"]), 0).0;
