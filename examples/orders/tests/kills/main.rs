@@ -82,8 +82,8 @@ async fn run(kind: Kind, orders: usize, kills: usize) {
         // after a kill that met nothing, too: otherwise there would be nothing left to meet
         for number in sent..sent + orders.div_ceil(kills) {
             placing.spawn(client.clone().place(number));
-            sent = number + 1;
         }
+        sent += orders.div_ceil(kills);
         let victim = rounds % shop.fleet.size();
         let busy = shop.busy(victim).await;
         shop.fleet.kill9(victim);
