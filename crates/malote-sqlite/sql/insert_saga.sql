@@ -1,8 +1,8 @@
--- Writes a new instance; no row where one of this id is there, or its tombstone is. $1 id, $2 definition,
--- $3 version, $4 status, $5 heading, $6 on_request, $7 reason, $8 state, $9 legs, $10 entries, $11 revision,
--- $12 steps, $13 whether it has ended already.
-INSERT INTO malote_saga (id, definition, version, status, heading, on_request, reason, state, legs, entries,
-                         revision, steps, started_at, changed_at, ended_at)
-SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, now, now, CASE WHEN $13 THEN now END FROM malote_clock
+-- Writes a new instance; no row where one of this id is there, or its tombstone is. $1 id, $2 revision, $3 status,
+-- $4 heading, $5 on_request, $6 reason, $7 state, $8 legs, $9 entries, $10 steps, $11 whether it has ended already (up
+-- to here as in save_saga.sql), $12 definition, $13 version.
+INSERT INTO malote_saga (id, revision, status, heading, on_request, reason, state, legs, entries, steps, definition,
+                         version, started_at, changed_at, ended_at)
+SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $12, $13, now, now, CASE WHEN $11 THEN now END FROM malote_clock
  WHERE true
 ON CONFLICT (id) DO NOTHING

@@ -33,14 +33,3 @@ CREATE TABLE IF NOT EXISTS refunds (
     key         TEXT NOT NULL UNIQUE,
     refunded_at TIMESTAMPTZ NOT NULL DEFAULT CURRENT_TIMESTAMP
 );
-
--- Commands that came to a payment in a status which does not expect them: refused, and kept for whoever
--- asks.
-CREATE TABLE IF NOT EXISTS refused_changes (
-    order_id   TEXT NOT NULL,
-    status     TEXT,
-    version    BIGINT,
-    wanted     TEXT NOT NULL,
-    refused_at TIMESTAMPTZ NOT NULL DEFAULT CURRENT_TIMESTAMP
-);
-CREATE INDEX IF NOT EXISTS refused_changes_order ON refused_changes (order_id);

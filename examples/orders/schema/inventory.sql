@@ -33,17 +33,6 @@ CREATE TABLE IF NOT EXISTS reservation_lines (
     PRIMARY KEY (order_id, sku)
 );
 
--- Commands that came to a reservation in a status which does not expect them: refused, and kept for
--- whoever asks.
-CREATE TABLE IF NOT EXISTS refused_changes (
-    order_id   TEXT NOT NULL,
-    status     TEXT,
-    version    BIGINT,
-    wanted     TEXT NOT NULL,
-    refused_at TIMESTAMPTZ NOT NULL DEFAULT CURRENT_TIMESTAMP
-);
-CREATE INDEX IF NOT EXISTS refused_changes_order ON refused_changes (order_id);
-
 -- The demonstration's stock; there are few globes.
 INSERT INTO items (sku, total, available) VALUES
     ('book', 1000, 1000), ('pen', 5000, 5000), ('lamp', 100, 100), ('globe', 3, 3)

@@ -31,17 +31,6 @@ CREATE TABLE IF NOT EXISTS order_lines (
     PRIMARY KEY (order_id, sku)
 );
 
--- Changes that came to an order in a status which does not expect them: refused, and kept for whoever asks.
-CREATE TABLE IF NOT EXISTS refused_changes (
-    order_id   TEXT NOT NULL,
-    -- what it was, and what it was told to become
-    status     TEXT,
-    version    BIGINT,
-    wanted     TEXT NOT NULL,
-    refused_at TIMESTAMPTZ NOT NULL DEFAULT CURRENT_TIMESTAMP
-);
-CREATE INDEX IF NOT EXISTS refused_changes_order ON refused_changes (order_id);
-
 -- What customers were told. The key went with it, so whoever received it recognises a repeat.
 CREATE TABLE IF NOT EXISTS notices (
     key      TEXT PRIMARY KEY,

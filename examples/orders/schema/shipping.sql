@@ -19,14 +19,3 @@ CREATE TABLE IF NOT EXISTS shipment_lines (
     quantity BIGINT NOT NULL CHECK (quantity > 0),
     PRIMARY KEY (order_id, sku)
 );
-
--- Commands that came to a shipment in a status which does not expect them: refused, and kept for whoever
--- asks.
-CREATE TABLE IF NOT EXISTS refused_changes (
-    order_id   TEXT NOT NULL,
-    status     TEXT,
-    version    BIGINT,
-    wanted     TEXT NOT NULL,
-    refused_at TIMESTAMPTZ NOT NULL DEFAULT CURRENT_TIMESTAMP
-);
-CREATE INDEX IF NOT EXISTS refused_changes_order ON refused_changes (order_id);

@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use malote::{StoreError, chain, topology::Flow};
 use std::time::Duration;
 use support::{
-    app::{App, Fatal, Kit, Part, Ready, make_folder},
+    app::{Fatal, Kit, Part, Ready, make_folder},
     config::{Invalid, Stores},
     mailbox::Mailbox,
 };
@@ -151,27 +151,16 @@ async fn provider_inside(config: &Config, stop: &CancellationToken) -> Result<St
     Ok(format!("http://{address}"))
 }
 
-/// The flow of all four services, as their handlers and the saga declare it. Made with databases in a
-/// folder that goes away again: handlers belong to a service, and a service has a database.
+/// The flow of all four services, as their handlers and the saga declare it.
 pub async fn flow() -> Result<Flow, Fatal> {
-    let folder = std::env::temp_dir().join(format!("orders-flow-{}", uuid::Uuid::now_v7()));
-    let data = folder.to_string_lossy().into_owned();
-    let config = Config::read(&|name| match name {
-        "MALOTE_DATA" => Some(data.clone()),
-        "MALOTE_HTTP" => Some("127.0.0.1:0".into()),
-        "MALOTE_PROVIDER" => Some("http://127.0.0.1:9".into()),
-        _ => None,
-    })?;
-    let stop = CancellationToken::new();
-    let flow = async {
-        let (parts, _) = parts(&Name::ALL, &config, &stop).await?;
-        let app = App::open(&parts, &config.common, &stop).await?;
-        Ok(app.map(|app| app.flow().clone()).unwrap_or_default())
-    };
-    let flow = flow.await;
-    // what is left of it would only take room
-    let _ = std::fs::remove_dir_all(&folder);
-    flow
+    support::app::flow(async |settings| {
+        // nobody is asked there
+        let provider = |name: &str| (name == "MALOTE_PROVIDER").then(|| "http://127.0.0.1:9".into());
+        let config = Config::read(&|name| settings(name).or_else(|| provider(name)))?;
+        let (parts, _) = parts(&Name::ALL, &config, &CancellationToken::new()).await?;
+        Ok((parts, config.common))
+    })
+    .await
 }
 
 /// What to try, for a person at a terminal.

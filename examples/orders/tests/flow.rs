@@ -6,13 +6,13 @@ mod support;
 use orders::app::Name;
 use reqwest::Method;
 use serde_json::{Value, json};
-use support::{Services, Store, one, until};
+use support::{Services, both, one, until};
 
 const STOCK: &str = "SELECT available * 1000000 + reserved * 1000 + sold FROM items WHERE sku = 'globe'";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_good_order_is_confirmed_paid_once_and_delivered() {
-    for store in Store::both() {
+    for store in both() {
         let services = Services::run(store, &[]).await;
         let id = services.placed(one("globe", "tok_ok")).await;
         let order = services.settled(&id).await;
@@ -31,7 +31,7 @@ async fn a_good_order_is_confirmed_paid_once_and_delivered() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_declined_card_rejects_the_order_and_frees_the_stock() {
-    for store in Store::both() {
+    for store in both() {
         let services = Services::run(store, &[]).await;
         let id = services.placed(one("globe", "tok_declined")).await;
         let order = services.settled(&id).await;
@@ -44,7 +44,7 @@ async fn a_declined_card_rejects_the_order_and_frees_the_stock() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_stock_the_order_is_cancelled_and_nobody_pays() {
-    for store in Store::both() {
+    for store in both() {
         let services = Services::run(store, &[]).await;
         let body = json!({"items": [{"sku": "pen", "quantity": 1}, {"sku": "globe", "quantity": 4}],
                           "card": "tok_ok", "address": "Rua das Flores 1, Porto"});
@@ -61,7 +61,7 @@ async fn without_stock_the_order_is_cancelled_and_nobody_pays() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn work_whose_answer_is_lost_is_asked_for_by_its_key_and_done_once() {
-    for store in Store::both() {
+    for store in both() {
         let services = Services::run(store, &[("MALOTE_PROVIDER_MS", "500")]).await;
         let id = services.placed(one("book", "tok_timeout")).await;
         assert_eq!(services.settled(&id).await["outcome"], "CONFIRMED");
@@ -80,7 +80,7 @@ async fn work_whose_answer_is_lost_is_asked_for_by_its_key_and_done_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_customer_may_call_an_order_off_until_it_is_paid() {
-    for store in Store::both() {
+    for store in both() {
         let services = Services::run(store, &[]).await;
         services.faults(json!({"slow_ms": 2_000})).await;
         let id = services.placed(one("globe", "tok_slow")).await;
@@ -105,7 +105,7 @@ async fn a_customer_may_call_an_order_off_until_it_is_paid() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_edge_takes_an_order_once_and_says_what_is_wrong_with_one() {
-    for store in Store::both() {
+    for store in both() {
         let services = Services::run(store, &[]).await;
         let post = async |key, body| services.send(Method::POST, "/orders", key, body).await;
         let (status, first) = post(Some("k1"), one("book", "tok_ok")).await;

@@ -6,7 +6,7 @@ mod support;
 use malote::{Outbox, inspect::Act, saga::Deed};
 use orders::{app::Name, contracts::ExpireReservation, postgres, saga::Waits, sqlite};
 use serde_json::{Value, json};
-use support::{Services, Store, one, until};
+use support::{Services, Store, both, one, until};
 
 const STOCK: &str = "SELECT available * 1000000 + reserved * 1000 + sold FROM items WHERE sku = 'globe'";
 
@@ -35,7 +35,7 @@ fn step<'a>(order: &'a Value, name: &str) -> &'a Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refund_that_fails_for_good_needs_attention_until_a_person_mends_it() {
-    for store in Store::both() {
+    for store in both() {
         let services = Services::run(store.clone(), &[("MALOTE_PAYMENT_ASKS", "2")]).await;
         let id = services.placed(one("globe", "tok_refund_fails")).await;
         assert_eq!(services.settled(&id).await["outcome"], "CONFIRMED");
@@ -62,7 +62,7 @@ async fn a_refund_that_fails_for_good_needs_attention_until_a_person_mends_it() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delivery_that_is_refused_after_the_money_was_taken_stands_still_and_is_shown() {
-    for store in Store::both() {
+    for store in both() {
         let services = Services::run(store.clone(), &[]).await;
         let body = json!({"items": [{"sku": "book", "quantity": 2}], "card": "tok_ok", "address": "Nowhere 1"});
         let id = services.placed(body).await;
@@ -78,7 +78,7 @@ async fn a_delivery_that_is_refused_after_the_money_was_taken_stands_still_and_i
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reservation_expires_by_itself_and_nobody_pays_for_it() {
-    for store in Store::both() {
+    for store in both() {
         let services = Services::run(store, &[("MALOTE_RESERVATION_MS", "200")]).await;
         services.faults(json!({"slow_ms": 3_000})).await;
         let id = services.placed(one("globe", "tok_slow")).await;
@@ -100,7 +100,7 @@ async fn a_reservation_expires_by_itself_and_nobody_pays_for_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_paid_for_does_not_expire_not_even_when_its_time_has_come_already() {
-    for store in Store::both() {
+    for store in both() {
         let services = Services::run(store.clone(), &[]).await;
         let id = services.placed(one("globe", "tok_ok")).await;
         assert_eq!(services.settled(&id).await["outcome"], "CONFIRMED");
@@ -132,7 +132,7 @@ async fn what_is_paid_for_does_not_expire_not_even_when_its_time_has_come_alread
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_many_orders_for_the_last_items_as_many_are_confirmed_as_there_are() {
-    for store in Store::both() {
+    for store in both() {
         let services = Services::run(store, &[]).await;
         let orders = futures::future::join_all((0..8).map(|_| services.placed(one("globe", "tok_ok")))).await;
         let mut confirmed = 0;
@@ -153,7 +153,7 @@ async fn of_many_orders_for_the_last_items_as_many_are_confirmed_as_there_are() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_databases_forbid_what_handlers_must_not_do() {
-    for store in Store::both() {
+    for store in both() {
         let services = Services::run(store, &[]).await;
         let id = services.placed(one("globe", "tok_ok")).await;
         assert_eq!(services.settled(&id).await["outcome"], "CONFIRMED");

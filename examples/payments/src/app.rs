@@ -12,11 +12,10 @@ use futures::future::BoxFuture;
 use malote::{StoreError, topology::Flow};
 use std::time::Duration;
 use support::{
-    app::{App, Fatal, Kit, Part, Ready},
+    app::{Fatal, Kit, Part, Ready},
     config::{Invalid, Stores},
     mailbox::Mailbox,
 };
-use tokio_util::sync::CancellationToken;
 
 /// The services by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,24 +132,13 @@ fn channel(notices: &Notices) -> Result<Channel, Invalid> {
     }
 }
 
-/// The flow of all four services, as their handlers declare it. Made with databases in a folder that
-/// goes away again: handlers belong to a service, and a service has a database.
+/// The flow of all four services, as their handlers declare it.
 pub async fn flow() -> Result<Flow, Fatal> {
-    let folder = std::env::temp_dir().join(format!("payments-flow-{}", uuid::Uuid::now_v7()));
-    let data = folder.to_string_lossy().into_owned();
-    let config = Config::read(&|name| match name {
-        "MALOTE_DATA" => Some(data.clone()),
-        "MALOTE_HTTP" => Some("127.0.0.1:0".into()),
-        _ => None,
-    })?;
-    let flow = async {
-        let app = App::open(&parts(&Name::ALL, &config)?, &config.common, &CancellationToken::new()).await?;
-        Ok(app.map(|app| app.flow().clone()).unwrap_or_default())
-    };
-    let flow = flow.await;
-    // what is left of it would only take room
-    let _ = std::fs::remove_dir_all(&folder);
-    flow
+    support::app::flow(async |settings| {
+        let config = Config::read(settings)?;
+        Ok((parts(&Name::ALL, &config)?, config.common))
+    })
+    .await
 }
 
 /// What to try, for a person at a terminal.

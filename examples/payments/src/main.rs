@@ -1,6 +1,6 @@
 //! The program: all four services in one process, or one of them.
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use malote::topology::Flow;
 use payments::{
     app::{self, Name},
@@ -9,7 +9,7 @@ use payments::{
 use std::process::ExitCode;
 use support::{
     app::Fatal,
-    program::{finish, indented, run, say},
+    program::{Format, finish, indented, map, run},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -41,15 +41,6 @@ enum Command {
     },
 }
 
-#[derive(Clone, Copy, Default, ValueEnum)]
-enum Format {
-    #[default]
-    Text,
-    Mermaid,
-    Dot,
-    Json,
-}
-
 fn main() -> ExitCode {
     let cli = Cli::parse();
     finish("payments", async {
@@ -69,17 +60,6 @@ async fn serve(services: &[Name]) -> Result<(), Fatal> {
     let name = if let [one] = services { one.as_str() } else { "payments" };
     let banner = |address: &str, flow: &Flow| banner(services, &config, address, flow);
     run(name, &app::parts(services, &config)?, &config.common, CancellationToken::new(), banner).await
-}
-
-fn map(flow: &Flow, format: Format) -> Result<(), Fatal> {
-    let json = || serde_json::to_string_pretty(flow).map_err(|error| Fatal::Other(error.to_string()));
-    say(&match format {
-        Format::Text => flow.text(),
-        Format::Mermaid => flow.mermaid(),
-        Format::Dot => flow.dot(),
-        Format::Json => json()? + "\n",
-    });
-    Ok(())
 }
 
 /// What is printed at the start.

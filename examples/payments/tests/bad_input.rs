@@ -5,7 +5,7 @@ mod support;
 use payments::app::Name;
 use reqwest::Method;
 use support::{
-    Services, Store,
+    Services, both,
     client::{Answer, Client, body},
 };
 
@@ -37,7 +37,7 @@ fn with_name(name: &str) -> String {
 
 #[tokio::test]
 async fn a_body_that_is_none_is_told_what_it_lacks() {
-    for store in Store::both() {
+    for store in both() {
         let services = Services::run(store.clone(), &[Name::Payment], &[]).await;
         for (request, status, said) in [
             ("", 400, "empty"),
@@ -75,7 +75,7 @@ async fn a_body_that_is_none_is_told_what_it_lacks() {
 
 #[tokio::test]
 async fn names_are_taken_as_they_come_or_refused() {
-    for store in Store::both() {
+    for store in both() {
         let services = Services::run(store.clone(), &[Name::Payment], &[]).await;
         for (name, status, said) in [
             ("", 422, "`from` is empty"),
@@ -110,7 +110,7 @@ async fn names_are_taken_as_they_come_or_refused() {
 
 #[tokio::test]
 async fn keys_paths_and_methods_that_are_wrong_are_told() {
-    for store in Store::both() {
+    for store in both() {
         let services = Services::run(store.clone(), &[Name::Payment], &[]).await;
         let request = body(1500, "alice", "bob");
         let long = "k".repeat(256);
@@ -151,7 +151,7 @@ async fn keys_paths_and_methods_that_are_wrong_are_told() {
 
 #[tokio::test]
 async fn ac_075_amounts_that_are_not_positive_whole_numbers_are_refused() {
-    for store in Store::both() {
+    for store in both() {
         let services = Services::run(store.clone(), &[Name::Payment], &[]).await;
         for amount in ["0", "-1", "-1500", "-9223372036854775808", "1000000000000001"] {
             let answer = refused(&services.client, with_amount(amount)).await;
@@ -177,7 +177,7 @@ async fn ac_075_amounts_that_are_not_positive_whole_numbers_are_refused() {
 
 #[tokio::test]
 async fn ac_074_amounts_beyond_the_range_of_numbers_are_refused() {
-    for store in Store::both() {
+    for store in both() {
         let services = Services::run(store.clone(), &[Name::Payment], &[]).await;
         for (amount, status, said) in [
             ("9007199254740992", 422, "must be from 1 to"),

@@ -7,7 +7,7 @@ use payments::{
     contracts::{PaymentApproved, PaymentFailed, PaymentSettled, Reason},
     money::MAX_BALANCE,
 };
-use support::{Services, Store, books::mails, until};
+use support::{Services, books::mails, both, until};
 use uuid::Uuid;
 
 /// Everything that reaches fraud is approved, whatever its amount.
@@ -23,7 +23,7 @@ fn approved(amount: i64, from: &str, to: &str) -> PaymentApproved {
 
 #[tokio::test]
 async fn a_payment_that_has_ended_refuses_another_end_and_records_it() {
-    for store in Store::both() {
+    for store in both() {
         // without the others, so that the payment waits for its end
         let services = Services::run(store.clone(), &[Name::Payment], &[]).await;
         let id = services.client.accepted(1500, "alice", "bob").await;
@@ -49,7 +49,7 @@ async fn a_payment_that_has_ended_refuses_another_end_and_records_it() {
 
 #[tokio::test]
 async fn a_payment_without_an_outcome_in_time_is_under_review_and_a_late_outcome_settles_it() {
-    for store in Store::both() {
+    for store in both() {
         let soon = [("MALOTE_PAYMENT_DEADLINE_MS", "200")];
         let services = Services::run(store.clone(), &[Name::Payment], &soon).await;
         let id = services.client.accepted(1500, "alice", "bob").await;
@@ -69,7 +69,7 @@ async fn a_payment_without_an_outcome_in_time_is_under_review_and_a_late_outcome
 
 #[tokio::test]
 async fn the_deadline_of_a_payment_that_has_ended_is_taken_back() {
-    for store in Store::both() {
+    for store in both() {
         let services = Services::run(store.clone(), &Name::ALL, TRUSTING).await;
         let id = services.client.accepted(1500, "alice", "bob").await;
         let book = services.book(Name::Payment).await;
@@ -81,7 +81,7 @@ async fn the_deadline_of_a_payment_that_has_ended_is_taken_back() {
 
 #[tokio::test]
 async fn an_end_of_a_payment_that_nobody_made_is_set_aside() {
-    for store in Store::both() {
+    for store in both() {
         let services = Services::run(store.clone(), &[Name::Payment], &[]).await;
         let stranger = services.stranger().await;
         let PaymentApproved { id, amount, from, to } = approved(1, "alice", "bob");
@@ -97,7 +97,7 @@ async fn an_end_of_a_payment_that_nobody_made_is_set_aside() {
 
 #[tokio::test]
 async fn the_ledger_says_why_it_moves_nothing() {
-    for store in Store::both() {
+    for store in both() {
         let services = Services::run(store.clone(), &Name::ALL, TRUSTING).await;
         for (amount, from, to, reason) in [
             (1500, "alice", "alice", "SAME_ACCOUNT"),
@@ -125,7 +125,7 @@ async fn the_ledger_says_why_it_moves_nothing() {
 
 #[tokio::test]
 async fn a_payment_that_is_approved_twice_moves_money_once() {
-    for store in Store::both() {
+    for store in both() {
         let services = Services::run(store.clone(), &[Name::Ledger], &[]).await;
         let stranger = services.stranger().await;
         let payment = approved(1500, "alice", "bob");
@@ -149,7 +149,7 @@ async fn a_payment_that_is_approved_twice_moves_money_once() {
 
 #[tokio::test]
 async fn ac_075_a_negative_amount_on_the_topic_moves_nothing() {
-    for store in Store::both() {
+    for store in both() {
         let services = Services::run(store.clone(), &[Name::Ledger], &[]).await;
         let (stranger, book) = (services.stranger().await, services.book(Name::Ledger).await);
         for amount in [-1500, 0, i64::MIN] {
@@ -169,7 +169,7 @@ async fn ac_075_a_negative_amount_on_the_topic_moves_nothing() {
 
 #[tokio::test]
 async fn ac_074_a_sum_beyond_what_an_account_holds_fails_the_payment() {
-    for store in Store::both() {
+    for store in both() {
         let services = Services::run(store.clone(), &Name::ALL, TRUSTING).await;
         let book = services.book(Name::Ledger).await;
         assert_eq!(MAX_BALANCE, 1_000_000_000_000_000_000);
@@ -196,7 +196,7 @@ async fn ac_074_a_sum_beyond_what_an_account_holds_fails_the_payment() {
 
 #[tokio::test]
 async fn ac_073_large_amounts_keep_every_digit() {
-    for store in Store::both() {
+    for store in both() {
         let services = Services::run(store.clone(), &Name::ALL, TRUSTING).await;
         let books = services.books().await;
         let whale = "INSERT INTO accounts (name, opening, balance) VALUES
@@ -225,7 +225,7 @@ async fn ac_073_large_amounts_keep_every_digit() {
 
 #[tokio::test]
 async fn fraud_counts_what_an_account_pays_within_a_minute() {
-    for store in Store::both() {
+    for store in both() {
         let settings = [("MALOTE_FRAUD_APPROVE_PERCENT", "100"), ("MALOTE_FRAUD_PER_MINUTE", "0")];
         let services = Services::run(store.clone(), &Name::ALL, &settings).await;
         let id = services.client.accepted(1500, "alice", "bob").await;

@@ -8,7 +8,7 @@ use crate::{
 use axum::Router;
 use futures::future::BoxFuture;
 use malote::{
-    Class, Runtime, StoreError, Transport, chain, edge, kafka, planted,
+    Class, FullStore, Runtime, Service, Store, StoreError, Transport, chain, edge, kafka, planted,
     retry::Backoff,
     sqlite::{Embedded, embedded},
     topology::Flow,
@@ -55,6 +55,43 @@ pub trait Part: Send + Sync {
     /// Opens its database, once; may be called again where the error passes.
     fn open<'a>(&'a self, stores: &'a Stores, place: &'a str, kit: &'a Kit)
     -> BoxFuture<'a, Result<Ready, StoreError>>;
+}
+
+impl Kit {
+    /// Adds a service to a runtime, as this program's settings have it run.
+    pub fn run<S: FullStore>(&self, runtime: Runtime, name: &str, service: Service<S>) -> Runtime {
+        let faults = self.faults.of(name);
+        let service = service.guard(move |_| faults.check());
+        runtime.with(self.lease.into_iter().fold(service, Service::lease))
+    }
+}
+
+/// An error of a service's database, with what was being attempted and what it means.
+pub fn failed<S: Store>(db: &S, doing: &str, error: impl Error + Send + Sync + 'static) -> StoreError {
+    StoreError { doing: doing.into(), class: db.classify(&error), source: error.into() }
+}
+
+/// The flow of services, as their handlers declare it. `parts` makes them by settings that it is given: their databases
+/// are in a folder that goes away again, as handlers belong to a service, and a service has a database.
+pub async fn flow(
+    parts: impl AsyncFnOnce(&dyn Fn(&str) -> Option<String>) -> Result<(Vec<Box<dyn Part>>, Common), Fatal>,
+) -> Result<Flow, Fatal> {
+    let folder = std::env::temp_dir().join(format!("malote-flow-{}", uuid::Uuid::now_v7()));
+    let data = folder.to_string_lossy().into_owned();
+    let settings = |name: &str| match name {
+        "MALOTE_DATA" => Some(data.clone()),
+        "MALOTE_HTTP" => Some("127.0.0.1:0".into()),
+        _ => None,
+    };
+    let flow = async {
+        let (parts, config) = parts(&settings).await?;
+        let app = App::open(&parts, &config, &CancellationToken::new()).await?;
+        Ok(app.map(|app| app.flow().clone()).unwrap_or_default())
+    };
+    let flow = flow.await;
+    // what is left of it would only take room
+    let _ = std::fs::remove_dir_all(&folder);
+    flow
 }
 
 /// Adds a service to a runtime; what it serves over HTTP comes back.

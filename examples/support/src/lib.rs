@@ -10,3 +10,5 @@ pub mod faults;
 pub mod http;
 pub mod mailbox;
 pub mod program;
+#[cfg(feature = "testing")]
+pub mod testing;

@@ -2,6 +2,7 @@
 
 use crate::app::{App, Fatal, Part};
 use crate::config::Common;
+use clap::ValueEnum;
 use malote::{telemetry, topology::Flow};
 use std::{
     future::Future,
@@ -48,6 +49,32 @@ pub async fn run(
     say(&format!("{}\n", banner(&address.to_string(), app.flow())));
     app.run().await?;
     say("stopped\n");
+    Ok(())
+}
+
+/// In which form a flow is printed.
+#[derive(Clone, Copy, Default, ValueEnum)]
+pub enum Format {
+    /// Lines: consumes → service → emits
+    #[default]
+    Text,
+    /// A Mermaid flowchart
+    Mermaid,
+    /// A Graphviz digraph
+    Dot,
+    /// A document for `malote map`
+    Json,
+}
+
+/// Prints a flow.
+pub fn map(flow: &Flow, format: Format) -> Result<(), Fatal> {
+    let json = || serde_json::to_string_pretty(flow).map_err(|error| Fatal::Other(error.to_string()));
+    say(&match format {
+        Format::Text => flow.text(),
+        Format::Mermaid => flow.mermaid(),
+        Format::Dot => flow.dot(),
+        Format::Json => json()? + "\n",
+    });
     Ok(())
 }
 

@@ -12,23 +12,8 @@ use uuid::Uuid;
 
 impl Inner {
     pub(super) async fn insert_saga(&self, tx: &mut Tx, instance: &Stored, log: &[Entry]) -> Result<bool, sqlx::Error> {
-        let made = self
-            .sql
-            .insert_saga
-            .query()
-            .bind(instance.id)
-            .bind(&instance.definition)
-            .bind(i64::from(instance.version))
-            .bind(instance.status.as_str())
-            .bind(instance.heading.as_str())
-            .bind(instance.on_request)
-            .bind(instance.reason.as_deref().map(cut_reason))
-            .bind(&instance.state)
-            .bind(serde_json::to_string(&instance.legs).map_err(unwritable)?)
-            .bind(instance.entries.cast_signed())
-            .bind(instance.revision.cast_signed())
-            .bind(steps(instance))
-            .bind(instance.status.is_final());
+        let made = written(&self.sql.insert_saga, instance)?;
+        let made = made.bind(&instance.definition).bind(i64::from(instance.version));
         if made.execute(&mut **tx).await?.rows_affected() == 0 {
             return Ok(false);
         }
@@ -41,21 +26,7 @@ impl Inner {
     }
 
     pub(super) async fn save_saga(&self, tx: &mut Tx, instance: &Stored, log: &[Entry]) -> Result<bool, sqlx::Error> {
-        let saved = self
-            .sql
-            .save_saga
-            .query()
-            .bind(instance.id)
-            .bind(instance.revision.cast_signed())
-            .bind(instance.status.as_str())
-            .bind(instance.heading.as_str())
-            .bind(instance.on_request)
-            .bind(instance.reason.as_deref().map(cut_reason))
-            .bind(&instance.state)
-            .bind(serde_json::to_string(&instance.legs).map_err(unwritable)?)
-            .bind(instance.entries.cast_signed())
-            .bind(steps(instance))
-            .bind(instance.status.is_final());
+        let saved = written(&self.sql.save_saga, instance)?;
         if saved.execute(&mut **tx).await?.rows_affected() == 0 {
             return Ok(false);
         }
@@ -83,14 +54,31 @@ impl Inner {
     }
 }
 
-type Telling<'q> = sqlx::query::Query<'q, sqlx::Postgres, sqlx::postgres::PgArguments>;
+type Query<'q> = sqlx::query::Query<'q, sqlx::Postgres, sqlx::postgres::PgArguments>;
+
+/// What is written of an instance, new or changed.
+fn written<'q>(statement: &'q Statement, instance: &'q Stored) -> Result<Query<'q>, sqlx::Error> {
+    Ok(statement
+        .query()
+        .bind(instance.id)
+        .bind(instance.revision.cast_signed())
+        .bind(instance.status.as_str())
+        .bind(instance.heading.as_str())
+        .bind(instance.on_request)
+        .bind(instance.reason.as_deref().map(cut_reason))
+        .bind(&instance.state)
+        .bind(serde_json::to_string(&instance.legs).map_err(unwritable)?)
+        .bind(instance.entries.cast_signed())
+        .bind(steps(instance))
+        .bind(instance.status.is_final()))
+}
 
 fn told<'q>(
     statement: &'q Statement,
     id: Uuid,
     trace: Option<String>,
     log: &[Entry],
-) -> Result<Telling<'q>, sqlx::Error> {
+) -> Result<Query<'q>, sqlx::Error> {
     let words = |word: fn(&Entry) -> Option<String>| log.iter().map(word).collect::<Vec<_>>();
     Ok(statement
         .query()

@@ -6,7 +6,7 @@
 use super::coordinator::Coordinator;
 use crate::{State, supervise::Beat};
 use malote_core::{
-    Class, Failure, FullStore, Outcome, Store, StoreError, Transaction,
+    Class, FullStore, Outcome, Store, StoreError, Transaction,
     inspect::Act,
     saga::{Deed, DeedOutcome, Input, Loaded, Stored, Verdict},
 };
@@ -22,6 +22,8 @@ const EVERY: Duration = Duration::from_secs(1);
 const VERSIONS: Duration = Duration::from_secs(5);
 /// Between two times of saying which versions there is code for; shorter where tests are run that have to fail.
 const SAID: Duration = Duration::from_secs(if cfg!(feature = "planted") { 1 } else { 60 });
+/// So often an act that met another transaction is begun anew at once.
+const CONFLICTS: u32 = 5;
 /// Most acts of one look.
 const MOST: u32 = 256;
 
@@ -32,35 +34,21 @@ impl<S: FullStore> Coordinator<S> {
         if let Some(outcome) = self.deal_with(id).await? {
             return Ok(outcome);
         }
-        // somebody else was faster, or it has to wait for a process that has code for it
-        let says = "it was written down, and waits for a process that has code for its version".to_owned();
+        // somebody else is at it or was faster, or it has to wait for a process that has code for it
+        let says = "it was written down; a process that has code for its version deals with it".to_owned();
         Ok(store.deed_outcome(id).await?.unwrap_or(DeedOutcome { denied: false, says }))
     }
 
     /// Deals with an act; none where it is dealt with, somebody is at it, or this process lacks its version.
     async fn deal_with(&self, id: i64) -> Result<Option<DeedOutcome>, StoreError> {
-        let mut conflicts = 0;
-        loop {
+        for _ in 0..CONFLICTS {
             match self.try_to_deal_with(id).await {
-                Ok(outcome) => return Ok(outcome),
-                Err(failure) => {
-                    let class = self.class(&failure);
-                    conflicts += 1;
-                    if class != Class::Conflict || conflicts > 5 {
-                        let doing = format!("dealing with act {id} on a saga");
-                        return Err(StoreError { doing, class, source: failure.to_string().into() });
-                    }
-                }
+                Err(failure) if self.class(&failure) == Class::Conflict => {}
+                done => return done.map_err(|failure| self.error(format!("dealing with act {id} on a saga"), failure)),
             }
         }
-    }
-
-    fn class(&self, failure: &Failure) -> Class {
-        match failure {
-            Failure::Error(error) => self.outbox.store().classify(&**error),
-            Failure::Reject(_) => Class::Final,
-            _ => Class::Transient,
-        }
+        // others are at the instance: it has its turn at the next look
+        Ok(None)
     }
 
     async fn try_to_deal_with(&self, id: i64) -> Outcome<Option<DeedOutcome>> {

@@ -43,6 +43,8 @@ pub(crate) struct Coordinator<S: Store> {
     machines: BTreeMap<(String, u32), Box<dyn Machine>>,
     locals: HashMap<String, Box<dyn Obey<S>>>,
     pub(crate) faults: Vec<String>,
+    /// The type of its timers, which is also their topic.
+    timers: EventType,
 }
 
 /// What a turn comes to, beside the changed instance.
@@ -54,8 +56,9 @@ pub(super) struct Turn {
 
 impl<S: FullStore> Coordinator<S> {
     pub(super) fn new(service: &str, store: S) -> Self {
-        let (outbox, service) = (Outbox::new(service, store), service.into());
-        Self { service, outbox, machines: BTreeMap::new(), locals: HashMap::new(), faults: Vec::new() }
+        let (outbox, timers) = (Outbox::new(service, store), notice::timer_type(service));
+        let (machines, locals) = (BTreeMap::new(), HashMap::new());
+        Self { service: service.into(), outbox, machines, locals, faults: Vec::new(), timers }
     }
 
     pub(super) fn define(&mut self, machine: Box<dyn Machine>) {
@@ -111,14 +114,13 @@ impl<S: FullStore> Coordinator<S> {
                 None => routes.push(route),
             }
         }
-        let consumes = notice::timer_type(&self.service);
-        routes.push(Route { consumes, by: Reaction::Saga, emits: Vec::new() });
+        routes.push(Route { consumes: self.timers.clone(), by: Reaction::Saga, emits: Vec::new() });
         routes
     }
 
     /// What it says unasked by an event: the first commands, compensations after a silence, timers.
     pub(crate) fn emits(&self) -> Vec<EventType> {
-        let mut emits = vec![notice::timer_type(&self.service)];
+        let mut emits = vec![self.timers.clone()];
         for step in self.machines.values().flat_map(|machine| machine.outline().steps) {
             let asks = step.deadline_ms.is_some().then_some(step.asks.command);
             emits.extend(
@@ -149,7 +151,31 @@ impl<S: FullStore> Coordinator<S> {
         self.outbox.store()
     }
 
-    pub(super) async fn start(&self, tx: &mut S::Tx, saga: &str, id: Uuid, state: String) -> Outcome<bool> {
+    /// What a failure means.
+    pub(super) fn class(&self, failure: &Failure) -> Class {
+        match failure {
+            Failure::Error(error) => self.store().classify(&**error),
+            Failure::Reject(_) => Class::Final,
+            _ => Class::Transient,
+        }
+    }
+
+    /// A failure as an error of the store that was used, with what was being attempted.
+    pub(super) fn error(&self, doing: String, failure: Failure) -> StoreError {
+        let class = self.class(&failure);
+        let source = match failure {
+            Failure::Error(error) => error,
+            other => other.to_string().into(),
+        };
+        StoreError { doing, class, source }
+    }
+
+    pub(super) async fn start(&self, tx: &mut S::Tx, saga: &str, id: Uuid, state: String) -> Result<bool, StoreError> {
+        let started = self.try_to_start(tx, saga, id, state).await;
+        started.map_err(|failure| self.error(format!("starting saga {saga} {id}"), failure))
+    }
+
+    async fn try_to_start(&self, tx: &mut S::Tx, saga: &str, id: Uuid, state: String) -> Outcome<bool> {
         let machine = self.newest(saga).and_then(|version| self.machine(saga, version));
         let Some(machine) = machine else {
             return Err(Failure::reject(format!("{} has no definition of a saga {saga:?}", self.service)));
@@ -236,7 +262,7 @@ impl<S: FullStore> Coordinator<S> {
             }
             Timer::Set { name, after } => {
                 let version = (&*instance.definition, instance.version);
-                let (message, attributes) = notice::timer(&self.service, version, instance.id, &name);
+                let (message, attributes) = notice::timer(&self.timers, version, instance.id, &name);
                 let sealed = seal(&mut *tx, message, attributes)?;
                 tx.schedule(after.into(), Envelope { id: timer_id(instance.id, &name), ..sealed }).await?;
             }
@@ -316,7 +342,7 @@ pub(crate) struct Answers<S: Store>(pub(crate) Arc<Coordinator<S>>);
 
 impl<S: FullStore> Handle<S> for Answers<S> {
     fn handle<'t>(&'t self, envelope: &Envelope, tx: &'t mut S::Tx) -> BoxFuture<'t, Outcome<Vec<Envelope>>> {
-        let read = read(&self.0.service, envelope);
+        let read = read(&self.0.timers, envelope);
         Box::pin(async move {
             match read? {
                 Some((to, input)) => self.0.receive(tx, to, input).await,
@@ -328,8 +354,8 @@ impl<S: FullStore> Handle<S> for Answers<S> {
 }
 
 /// What has come, and for whom.
-fn read(service: &str, envelope: &Envelope) -> Outcome<Option<(To, Input)>> {
-    if envelope.kind == notice::timer_type(service).name {
+fn read(timers: &EventType, envelope: &Envelope) -> Outcome<Option<(To, Input)>> {
+    if envelope.kind == timers.name {
         let fired: Fired = opened(envelope)?;
         return Ok(Some((timer_of(envelope)?, Input::Deadline(fired.timer))));
     }

@@ -29,7 +29,7 @@ pub use malote_core::saga::{
     Instance, Leg, LegId, LogRow, Machine, Mistake, Never, OperationId, Outline, Saga, SagaFilter, SagaRow, Status,
     Step, StepKind, StepOutline, StepState, Stored, UnreadableState, What, compensation, compensation_each, each, step,
 };
-use malote_core::{FullStore, Handler, Message, Outcome, Store, StoreError, inspect::Act};
+use malote_core::{Class, FullStore, Handler, Message, Outcome, Store, StoreError, inspect::Act};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{marker::PhantomData, sync::Arc};
 use uuid::Uuid;
@@ -103,8 +103,23 @@ impl<S: FullStore> Sagas<S> {
     /// Begins a saga in the caller's transaction, under the newest version of its definition: it exists,
     /// and its first commands are in the outbox, when that commits. False, and nothing written, where one
     /// of this id has begun before, even if it has ended and been removed.
-    pub async fn start<T: Serialize + Sync>(&self, tx: &mut S::Tx, saga: &str, id: Uuid, state: &T) -> Outcome<bool> {
-        self.0.start(tx, saga, id, serde_json::to_string(state)?).await
+    ///
+    /// # Errors
+    /// When the store cannot be used, when there is no such definition, when the state cannot be written as JSON, and
+    /// when a local step fails; the transaction is of no use then.
+    pub async fn start<T: Serialize + Sync>(
+        &self,
+        tx: &mut S::Tx,
+        saga: &str,
+        id: Uuid,
+        state: &T,
+    ) -> Result<bool, StoreError> {
+        let written = serde_json::to_string(state).map_err(|error| StoreError {
+            doing: format!("writing the state of saga {saga} {id}"),
+            class: Class::Final,
+            source: error.into(),
+        });
+        self.0.start(tx, saga, id, written?).await
     }
 
     /// Does what a person asks, now; see [`Deed`]. What came of it is in the audit, too.

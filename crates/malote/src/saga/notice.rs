@@ -30,12 +30,12 @@ pub(crate) struct Fired {
 
 /// A timer of an instance, with the attributes that say whose.
 pub(crate) fn timer(
-    service: &str,
+    of: &EventType,
     (definition, version): (&str, u32),
     saga: Uuid,
     name: &str,
 ) -> (Message, Vec<(String, String)>) {
-    let EventType { name: kind, topic } = timer_type(service);
+    let EventType { name: kind, topic } = of.clone();
     let payload = serde_json::json!({ "timer": name }).to_string().into();
     let message = Message { kind, topic, key: saga.to_string(), content_type: "application/json".into(), payload };
     let attributes =

@@ -16,10 +16,12 @@ pub mod shipping;
 use super::{Db, ONE_AT_A_TIME, Tx, connect};
 use crate::app::{Name, Setup};
 use axum::Router;
-use malote::{Class, Outbox, Outcome, Runtime, Service, Store, StoreError, edge::Unsound};
-use std::error::Error;
-use support::app::Kit;
+use malote::{Outbox, Outcome, Runtime, StoreError, edge::Unsound};
+use support::app::{Kit, failed};
 use uuid::Uuid;
+
+/// What every service owns beside its own.
+const REFUSED: &str = include_str!("../../schema/refused.sql");
 
 /// Opens a service's database and brings malote's tables and the service's own up to date; any number
 /// of processes may do so at once.
@@ -33,7 +35,7 @@ pub async fn open(url: &str, name: Name) -> Result<Db, StoreError> {
     let db = connect(url).await?;
     db.migrate().await?;
     let mut tx = Outbox::new(name.as_str(), db.clone()).begin().await?;
-    for statements in [ONE_AT_A_TIME, schema] {
+    for statements in [ONE_AT_A_TIME, REFUSED, schema] {
         let done = sqlx::raw_sql(statements).execute(&mut *tx).await;
         done.map_err(|error| failed(&db, "bringing the service's tables up to date", error))?;
     }
@@ -54,16 +56,7 @@ pub fn mount(runtime: Runtime, name: Name, db: Db, kit: &Kit, setup: &Setup) -> 
         Name::Billing => (billing::service(db, transport, setup.provider.clone()), Router::new()),
         Name::Shipping => (shipping::service(db.clone(), transport), shipping::router(db)),
     };
-    let faults = kit.faults.of(name.as_str());
-    let service = service.guard(move |_| faults.check());
-    Ok((runtime.with(leased(service, kit)), routes))
-}
-
-fn leased(service: Service<Db>, kit: &Kit) -> Service<Db> {
-    match kit.lease {
-        Some(lasts) => service.lease(lasts),
-        None => service,
-    }
+    Ok((kit.run(runtime, name.as_str(), service), routes))
 }
 
 /// Keeps what was to become of an order, where its status does not expect that. What stands is its
@@ -79,10 +72,4 @@ async fn refuse(order: Uuid, stands: Option<(String, i64)>, wanted: &str, tx: &m
         .execute(&mut **tx)
         .await?;
     Ok(())
-}
-
-/// An error of the database, with what was being attempted and what it means.
-fn failed(db: &Db, doing: &str, error: impl Error + Send + Sync + 'static) -> StoreError {
-    let class: Class = db.classify(&error);
-    StoreError { doing: doing.into(), class, source: error.into() }
 }

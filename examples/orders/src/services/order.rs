@@ -28,7 +28,7 @@ use axum::{
 };
 use chrono::{DateTime, Utc};
 use malote::{
-    Class, Failure, IdempotencyKey, Outbox, Outcome, Service, Store, StoreError, Transport,
+    IdempotencyKey, Outbox, Outcome, Service, StoreError, Transport,
     edge::{Attempt, Body, Idempotency, Problem, Unsound},
     inspect::Act,
     saga::{Answer, Deed, Sagas},
@@ -183,19 +183,8 @@ async fn place(
     let amount = api::amount(&lines, &prices)?;
     let order = Uuid::now_v7();
     let purchase = Purchase::new(order, lines, amount, card, address);
-    let started = edge.sagas.start(&mut tx, saga::NAME, order, &purchase).await;
-    started.map_err(|failure| as_error(&edge.db, failure))?;
+    edge.sagas.start(&mut tx, saga::NAME, order, &purchase).await?;
     Ok(attempt.commit(tx, api::accepted(order)).await)
-}
-
-/// Why a saga could not be started, for the edge.
-fn as_error(db: &Db, failure: Failure) -> StoreError {
-    let (class, source) = match failure {
-        Failure::Error(error) => (db.classify(&*error), error),
-        Failure::Reject(why) => (Class::Final, why.into()),
-        other => (Class::Transient, other.to_string().into()),
-    };
-    StoreError { doing: "starting a saga".into(), class, source }
 }
 
 async fn show(State(edge): State<Edge>, id: Result<Path<Uuid>, PathRejection>) -> Result<Body<Ordered>, Problem> {

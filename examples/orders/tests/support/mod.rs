@@ -1,119 +1,23 @@
-//! What the tests of the orders share: services and a provider in this process, a client, and a look
-//! into the databases by plain SQL.
+//! What the tests of the orders share: services and a provider in this process, and a client.
 #![allow(dead_code)] // each test program uses a part of it
 
-use malote_testkit::servers;
+pub use ::support::testing::{Book, Store, until};
+
+use ::support::app::App;
 use orders::{
     app::{self, Name},
     config::Config,
 };
 use reqwest::Method;
 use serde_json::{Value, json};
-use sqlx::{AssertSqlSafe, PgPool, SqlitePool, sqlite::SqliteConnectOptions};
-use std::{
-    future::Future,
-    path::PathBuf,
-    time::{Duration, Instant},
-};
-use support::app::App;
+use std::path::PathBuf;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// How long anything may take that has to happen: far more than it does. Where a protection is taken
-/// out, it is expected not to happen, and need not be waited for as long.
-pub fn patience() -> Duration {
-    let planted = std::env::var("MALOTE_PLANTED").is_ok_and(|switch| !switch.is_empty());
-    Duration::from_secs(if planted { 20 } else { 120 })
-}
-
-/// Asks until the answer is there.
-///
-/// # Panics
-/// When it never is, with what was asked for.
-pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut ask: impl FnMut() -> F) -> T {
-    let end = Instant::now() + patience();
-    loop {
-        if let Some(answer) = ask().await {
-            return answer;
-        }
-        assert!(Instant::now() < end, "in vain: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await; // between two looks
-    }
-}
-
-/// Where services keep their state.
-#[derive(Clone, Debug)]
-pub enum Store {
-    /// In SQLite files, in their folder.
-    Files,
-    /// In PostgreSQL databases of their own, by a URL in which `{service}` stands for the service.
-    Postgres(String),
-}
-
-impl Store {
-    /// Both stores, as far as they are there.
-    pub fn both() -> Vec<Self> {
-        [Some(Self::Files), Self::postgres()].into_iter().flatten().collect()
-    }
-
-    /// Four new databases, or nothing after a `malote-skip:` line.
-    fn postgres() -> Option<Self> {
-        let (server, ending) = (servers::postgres()?, servers::unique("orders"));
-        for name in Name::ALL {
-            server.create_database(&format!("{}_{ending}", name.as_str())).expect("a database");
-        }
-        Some(Self::Postgres(server.url(&format!("{{service}}_{ending}"))))
-    }
-
-    fn setting(&self) -> Option<String> {
-        match self {
-            Self::Files => None,
-            Self::Postgres(url) => Some(url.clone()),
-        }
-    }
-}
-
-/// A database to look into.
-pub enum Book {
-    Sqlite(SqlitePool),
-    Postgres(PgPool),
-}
-
-impl Book {
-    /// A query for this database. Malote's own tables are written `malote.x`; SQLite has no schemas.
-    fn sql(&self, sql: &str) -> AssertSqlSafe<String> {
-        AssertSqlSafe(match self {
-            Self::Sqlite(_) => sql.replace("malote.", "malote_"),
-            Self::Postgres(_) => sql.to_owned(),
-        })
-    }
-
-    /// The one number that a query gives.
-    pub async fn number(&self, sql: &str) -> i64 {
-        let number = match self {
-            Self::Sqlite(pool) => sqlx::query_scalar(self.sql(sql)).fetch_one(pool).await,
-            Self::Postgres(pool) => sqlx::query_scalar(self.sql(sql)).fetch_one(pool).await,
-        };
-        number.unwrap_or_else(|error| panic!("{sql}: {error}"))
-    }
-
-    /// A text column.
-    pub async fn texts(&self, sql: &str) -> Vec<String> {
-        let texts = match self {
-            Self::Sqlite(pool) => sqlx::query_scalar(self.sql(sql)).fetch_all(pool).await,
-            Self::Postgres(pool) => sqlx::query_scalar(self.sql(sql)).fetch_all(pool).await,
-        };
-        texts.unwrap_or_else(|error| panic!("{sql}: {error}"))
-    }
-
-    /// Runs a statement.
-    pub async fn run(&self, sql: &str) -> Result<u64, sqlx::Error> {
-        match self {
-            Self::Sqlite(pool) => sqlx::query(self.sql(sql)).execute(pool).await.map(|done| done.rows_affected()),
-            Self::Postgres(pool) => sqlx::query(self.sql(sql)).execute(pool).await.map(|done| done.rows_affected()),
-        }
-    }
+/// Both stores, as far as they are there.
+pub fn both() -> Vec<Store> {
+    Store::both(&Name::ALL.map(Name::as_str))
 }
 
 /// The four services and a provider, in this process, on a folder of their own, with the embedded log.
@@ -163,21 +67,12 @@ impl Services {
 
     /// Where one service's database is.
     pub fn place(&self, name: Name) -> String {
-        match &self.store {
-            Store::Files => self.path(&format!("{}.db", name.as_str())).to_str().expect("a plain path").to_owned(),
-            Store::Postgres(url) => url.replace("{service}", name.as_str()),
-        }
+        self.store.place(self.folder.path(), name.as_str())
     }
 
     /// A look into one service's database.
     pub async fn book(&self, name: Name) -> Book {
-        match &self.store {
-            Store::Files => {
-                let options = SqliteConnectOptions::new().filename(self.place(name)).foreign_keys(true);
-                Book::Sqlite(SqlitePool::connect_with(options).await.expect("opens"))
-            }
-            Store::Postgres(_) => Book::Postgres(PgPool::connect(&self.place(name)).await.expect("connects")),
-        }
+        self.store.book(self.folder.path(), name.as_str()).await
     }
 
     /// A request; status and body.
@@ -220,15 +115,7 @@ impl Services {
 
     /// The order, once this holds.
     pub async fn order_that(&self, id: &str, holds: impl Fn(&Value) -> bool) -> Value {
-        let end = Instant::now() + patience();
-        loop {
-            let order = self.order(id).await;
-            if holds(&order) {
-                return order;
-            }
-            assert!(Instant::now() < end, "in vain: {order}");
-            tokio::time::sleep(Duration::from_millis(20)).await; // between two looks
-        }
+        until(&format!("order {id} as expected"), || async { Some(self.order(id).await).filter(&holds) }).await
     }
 
     /// The provider's effects: kind and reference.

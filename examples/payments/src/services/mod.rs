@@ -18,11 +18,10 @@ use super::{Db, ONE_AT_A_TIME, Tx, connect};
 use crate::app::{Name, Setup};
 use axum::Router;
 use malote::{
-    Class, Outbox, Runtime, Service, Store, StoreError,
+    Outbox, Runtime, StoreError,
     edge::{Idempotency, Unsound},
 };
-use std::error::Error;
-use support::app::Kit;
+use support::app::{Kit, failed};
 
 /// Opens a service's database and brings malote's tables and the service's own up to date; any number
 /// of processes may do so at once.
@@ -53,16 +52,7 @@ pub fn mount(runtime: Runtime, name: Name, db: Db, kit: &Kit, setup: &Setup) -> 
         Name::Ledger => (ledger::service(db, transport), Router::new()),
         Name::Notification => (notification::service(db, transport, setup.channel.clone()), Router::new()),
     };
-    let faults = kit.faults.of(name.as_str());
-    let service = service.guard(move |_| faults.check());
-    Ok((runtime.with(leased(service, kit)), routes))
-}
-
-fn leased(service: Service<Db>, kit: &Kit) -> Service<Db> {
-    match kit.lease {
-        Some(lasts) => service.lease(lasts),
-        None => service,
-    }
+    Ok((kit.run(runtime, name.as_str(), service), routes))
 }
 
 /// The payment service's HTTP interface, and beside it what lets old keys go.
@@ -74,10 +64,4 @@ fn edge(db: Db, kit: &Kit, setup: &Setup) -> Result<Router, Unsound> {
     };
     tokio::spawn(once.clone().janitor(kit.stop.clone()));
     Ok(payment::router(db, setup.limits, setup.deadline, once))
-}
-
-/// An error of the database, with what was being attempted and what it means.
-fn failed(db: &Db, doing: &str, error: impl Error + Send + Sync + 'static) -> StoreError {
-    let class: Class = db.classify(&error);
-    StoreError { doing: doing.into(), class, source: error.into() }
 }

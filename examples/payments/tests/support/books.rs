@@ -1,59 +1,7 @@
 //! Looks into the services' databases by plain SQL, and checks what must hold when all is quiet.
 
-use super::until;
-use sqlx::{AssertSqlSafe, PgPool, SqlitePool, sqlite::SqliteConnectOptions};
+use super::{Book, until};
 use std::path::Path;
-
-/// A database to look into.
-pub enum Book {
-    Sqlite(SqlitePool),
-    Postgres(PgPool),
-}
-
-impl Book {
-    pub async fn file(path: &Path) -> Self {
-        let options = SqliteConnectOptions::new().filename(path);
-        Self::Sqlite(SqlitePool::connect_with(options).await.expect("opens"))
-    }
-
-    pub async fn url(url: &str) -> Self {
-        Self::Postgres(PgPool::connect(url).await.expect("connects"))
-    }
-
-    /// A query for this database. Malote's own tables are written `malote.x`; SQLite has no schemas.
-    fn sql(&self, sql: &str) -> AssertSqlSafe<String> {
-        AssertSqlSafe(match self {
-            Self::Sqlite(_) => sql.replace("malote.", "malote_"),
-            Self::Postgres(_) => sql.to_owned(),
-        })
-    }
-
-    /// The one number that a query gives.
-    pub async fn number(&self, sql: &str) -> i64 {
-        let number = match self {
-            Self::Sqlite(pool) => sqlx::query_scalar(self.sql(sql)).fetch_one(pool).await,
-            Self::Postgres(pool) => sqlx::query_scalar(self.sql(sql)).fetch_one(pool).await,
-        };
-        number.unwrap_or_else(|error| panic!("{sql}: {error}"))
-    }
-
-    /// A text column.
-    pub async fn texts(&self, sql: &str) -> Vec<String> {
-        let texts = match self {
-            Self::Sqlite(pool) => sqlx::query_scalar(self.sql(sql)).fetch_all(pool).await,
-            Self::Postgres(pool) => sqlx::query_scalar(self.sql(sql)).fetch_all(pool).await,
-        };
-        texts.unwrap_or_else(|error| panic!("{sql}: {error}"))
-    }
-
-    /// Runs a statement.
-    pub async fn run(&self, sql: &str) -> Result<u64, sqlx::Error> {
-        match self {
-            Self::Sqlite(pool) => sqlx::query(self.sql(sql)).execute(pool).await.map(|done| done.rows_affected()),
-            Self::Postgres(pool) => sqlx::query(self.sql(sql)).execute(pool).await.map(|done| done.rows_affected()),
-        }
-    }
-}
 
 /// The databases of the four services.
 pub struct Books {

@@ -1,82 +1,29 @@
 //! What the tests of the payments share: services on a folder of their own, in this process or in one
-//! that can be killed; a client; and a look into the databases, by plain SQL.
+//! that can be killed; a client; and a look into the databases.
 #![allow(dead_code)] // each test program uses a part of it
 
 pub mod books;
 pub mod client;
 pub mod program;
 
+pub use ::support::testing::{Book, Store, patience, until};
+
 use ::support::app::App;
-use books::{Book, Books};
+use books::Books;
 use client::Client;
 use malote::{Event, Outbox, Runtime, Service, Transport, sqlite};
-use malote_testkit::servers;
 use payments::{
     app::{self, Name},
     config::Config,
 };
-use std::{
-    future::Future,
-    path::Path,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{path::Path, sync::Arc};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// How long anything may take that has to happen: far more than it does. Where a protection is taken
-/// out, it is expected not to happen, and need not be waited for as long.
-pub fn patience() -> Duration {
-    let planted = std::env::var("MALOTE_PLANTED").is_ok_and(|switch| !switch.is_empty());
-    Duration::from_secs(if planted { 15 } else { 120 })
-}
-
-/// Asks until the answer is there.
-///
-/// # Panics
-/// When it never is, with what was asked for.
-pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut ask: impl FnMut() -> F) -> T {
-    let end = Instant::now() + patience();
-    loop {
-        if let Some(answer) = ask().await {
-            return answer;
-        }
-        assert!(Instant::now() < end, "in vain: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await; // between two looks
-    }
-}
-
-/// Where services keep their state.
-#[derive(Clone, Debug)]
-pub enum Store {
-    /// In SQLite files, in their folder.
-    Files,
-    /// In PostgreSQL databases of their own, by a URL in which `{service}` stands for the service.
-    Postgres(String),
-}
-
-impl Store {
-    /// Both stores, as far as they are there.
-    pub fn both() -> Vec<Self> {
-        [Some(Self::Files), Self::postgres()].into_iter().flatten().collect()
-    }
-
-    /// Four new databases, or nothing after a `malote-skip:` line.
-    fn postgres() -> Option<Self> {
-        let (server, ending) = (servers::postgres()?, servers::unique("payments"));
-        for name in Name::ALL {
-            server.create_database(&format!("{}_{ending}", name.as_str())).expect("a database");
-        }
-        Some(Self::Postgres(server.url(&format!("{{service}}_{ending}"))))
-    }
-
-    fn setting(&self) -> Option<String> {
-        match self {
-            Self::Files => None,
-            Self::Postgres(url) => Some(url.clone()),
-        }
-    }
+/// Both stores, as far as they are there.
+pub fn both() -> Vec<Store> {
+    Store::both(&Name::ALL.map(Name::as_str))
 }
 
 /// Services in this process, on a folder of their own, with the embedded log.
@@ -114,10 +61,7 @@ impl Services {
 
     /// A look into one service's database.
     pub async fn book(&self, name: Name) -> Book {
-        match &self.store {
-            Store::Files => Book::file(&self.path(&format!("{}.db", name.as_str()))).await,
-            Store::Postgres(url) => Book::url(&url.replace("{service}", name.as_str())).await,
-        }
+        self.store.book(self.folder.path(), name.as_str()).await
     }
 
     /// A look into all four.

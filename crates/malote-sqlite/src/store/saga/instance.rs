@@ -7,29 +7,17 @@ use malote_core::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use sqlx::{Row, SqliteConnection, query, sqlite::SqliteRow};
+use sqlx::{
+    Row, SqliteConnection, query,
+    sqlite::{SqliteArguments, SqliteRow},
+};
 use uuid::Uuid;
 
 pub(super) async fn insert(tx: &mut Tx, instance: &Stored, log: &[Entry]) -> Result<bool, StoreError> {
     let doing = || format!("writing the new saga {}", instance.id);
-    let texts = Texts::of(instance).map_err(failed(doing()))?;
-    let made = query(include_str!("../../../sql/insert_saga.sql"))
-        .bind(instance.id.to_string())
-        .bind(&instance.definition)
-        .bind(instance.version)
-        .bind(instance.status.as_str())
-        .bind(instance.heading.as_str())
-        .bind(instance.on_request)
-        .bind(instance.reason.as_deref().map(cut_reason))
-        .bind(&instance.state)
-        .bind(texts.legs)
-        .bind(instance.entries.cast_signed())
-        .bind(instance.revision.cast_signed())
-        .bind(texts.steps)
-        .bind(instance.status.is_final())
-        .execute(&mut **tx)
-        .await
-        .map_err(failed(doing()))?;
+    let made = written(query(include_str!("../../../sql/insert_saga.sql")), instance).map_err(failed(doing()))?;
+    let made = made.bind(&instance.definition).bind(instance.version);
+    let made = made.execute(&mut **tx).await.map_err(failed(doing()))?;
     if made.rows_affected() == 0 {
         return Ok(false);
     }
@@ -49,24 +37,10 @@ pub(super) async fn load(connection: &mut SqliteConnection, id: Uuid) -> Result<
 
 pub(super) async fn save(tx: &mut Tx, instance: &Stored, log: &[Entry]) -> Result<bool, StoreError> {
     let doing = || format!("writing saga {}", instance.id);
-    let texts = Texts::of(instance).map_err(failed(doing()))?;
     let unchecked = planted::is("saga-revision-unchecked");
     let statement = fence(unchecked, include_str!("../../../sql/save_saga.sql"), " AND revision = $2");
-    let saved = query(statement)
-        .bind(instance.id.to_string())
-        .bind(instance.revision.cast_signed())
-        .bind(instance.status.as_str())
-        .bind(instance.heading.as_str())
-        .bind(instance.on_request)
-        .bind(instance.reason.as_deref().map(cut_reason))
-        .bind(&instance.state)
-        .bind(texts.legs)
-        .bind(instance.entries.cast_signed())
-        .bind(texts.steps)
-        .bind(instance.status.is_final())
-        .execute(&mut **tx)
-        .await
-        .map_err(failed(doing()))?;
+    let saved = written(query(statement), instance).map_err(failed(doing()))?;
+    let saved = saved.execute(&mut **tx).await.map_err(failed(doing()))?;
     if saved.rows_affected() == 0 {
         return Ok(false);
     }
@@ -140,17 +114,23 @@ pub(in super::super) async fn bury(tx: &mut SqliteConnection, keep: i64, most: u
     Ok(ids.len() as u64)
 }
 
-/// What of an instance is kept as JSON.
-struct Texts {
-    legs: String,
-    steps: String,
-}
+type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, SqliteArguments>;
 
-impl Texts {
-    fn of(instance: &Stored) -> Result<Self, sqlx::Error> {
-        let steps: Vec<String> = instance.waiting().iter().map(|leg| plain(&leg.to_string())).collect();
-        Ok(Self { legs: serde_json::to_string(&instance.legs).map_err(unwritable)?, steps: json!(steps).to_string() })
-    }
+/// What is written of an instance, new or changed.
+fn written<'q>(statement: Query<'q>, instance: &'q Stored) -> Result<Query<'q>, sqlx::Error> {
+    let steps: Vec<String> = instance.waiting().iter().map(|leg| plain(&leg.to_string())).collect();
+    Ok(statement
+        .bind(instance.id.to_string())
+        .bind(instance.revision.cast_signed())
+        .bind(instance.status.as_str())
+        .bind(instance.heading.as_str())
+        .bind(instance.on_request)
+        .bind(instance.reason.as_deref().map(cut_reason))
+        .bind(&instance.state)
+        .bind(serde_json::to_string(&instance.legs).map_err(unwritable)?)
+        .bind(instance.entries.cast_signed())
+        .bind(json!(steps).to_string())
+        .bind(instance.status.is_final()))
 }
 
 fn loaded(row: &SqliteRow) -> Result<Loaded, sqlx::Error> {
