@@ -4,11 +4,7 @@ mod support;
 
 use futures::{StreamExt, stream};
 use malote_testkit::servers::{self, Kafka};
-use support::{
-    books::{Book, Books},
-    client::body,
-    program::Program,
-};
+use support::{Book, books::Books, client::body, program::Program};
 
 #[tokio::test]
 async fn a_thousand_payments_settle_on_real_servers() {
