@@ -1,9 +1,11 @@
 //! What every adapter of a port has to do, as tests that each adapter runs.
 
+mod custody;
 pub mod inspect;
 mod inspect_acts;
 mod kept;
 mod parking;
+mod parking_budget;
 mod saga;
 mod saga_acts;
 mod saga_found;

@@ -9,11 +9,10 @@ use malote_core::{
     inspect::{Act, Filter},
 };
 use std::time::{Duration, Instant};
-use tokio::task::JoinSet;
 use uuid::Uuid;
 
-const CONSUMER: &str = "ledger";
-const LONG: Duration = Duration::from_secs(600);
+pub(super) const CONSUMER: &str = "ledger";
+pub(super) const LONG: Duration = Duration::from_secs(600);
 const SHORT: Duration = Duration::from_millis(20);
 const NO_LIMIT: Budget = Budget { per_second: 1e6, burst: 1e6 };
 
@@ -116,14 +115,14 @@ pub(super) async fn settle<S: ParkingStore>(store: &S, head: &Parked, ending: En
 }
 
 /// Settles, and expects another head.
-async fn next<S: ParkingStore>(store: &S, head: &Parked, ending: Ending) -> Parked {
+pub(super) async fn next<S: ParkingStore>(store: &S, head: &Parked, ending: Ending) -> Parked {
     match settle(store, head, ending).await {
         Settled::Next(next) => *next,
         other => panic!("another is expected at the head, not {other:?}"),
     }
 }
 
-async fn rest<S: ParkingStore>(store: &S, head: &Parked, ending: Ending) {
+pub(super) async fn rest<S: ParkingStore>(store: &S, head: &Parked, ending: Ending) {
     let settled = settle(store, head, ending).await;
     assert!(matches!(settled, Settled::Rest), "{settled:?}");
 }
@@ -401,124 +400,4 @@ async fn come<S: ParkingStore>(store: S, key: String, what: String) -> bool {
     }
     tx.commit().await.unwrap();
     state == LaneState::Busy
-}
-
-/// However many old rows fail for ever, a fresh one has its turn.
-pub async fn the_longest_overdue_comes_first<S: FullStore>(store: S) {
-    let waits = (0..10u64).rev().map(|n| {
-        let wait = Duration::from_millis(50 * (10 - n));
-        letter(&format!("key {n}"), &n.to_string(), Some(failed(1, wait)))
-    });
-    park(&store, &waits.collect::<Vec<_>>()).await;
-    let mut order = Vec::new();
-    for _ in 0..10 {
-        let head = one(&store).await;
-        order.push(head.what.clone());
-        rest(&store, &head, Ending::Again(failed(1, LONG))).await;
-    }
-    assert_eq!(order, ["9", "8", "7", "6", "5", "4", "3", "2", "1", "0"]);
-
-    let old: Vec<ToPark> =
-        (0..30).map(|n| letter(&format!("a old {n}"), &format!("old {n}"), Some(failed(1, Duration::ZERO)))).collect();
-    park(&store, &old).await;
-    park(&store, &[letter("z fresh", "fresh", Some(failed(1, Duration::from_millis(1))))]).await;
-    for claims in 1.. {
-        let heads = claim(&store, &ask(5, LONG)).await;
-        let found = heads.iter().any(|head| head.what == "fresh");
-        for head in heads {
-            rest(&store, &head, Ending::Again(failed(1, Duration::ZERO))).await;
-        }
-        if found {
-            break;
-        }
-        assert!(claims < 200, "a fresh message waits behind those that always fail");
-    }
-}
-
-/// All processes together make no more second and later attempts than the budget says; a message that
-/// has not failed takes nothing of it.
-pub async fn the_budget_is_shared<S: FullStore>(store: S) {
-    let mut letters: Vec<ToPark> =
-        (0..20).map(|n| letter(&format!("a {n}"), &n.to_string(), Some(failed(1, Duration::ZERO)))).collect();
-    letters.push(letter("z deferred", "deferred", Some(failed(0, Duration::from_millis(1)))));
-    park(&store, &letters).await;
-    let budget = Budget { per_second: 1e-6, burst: 5.0 };
-    let deadline = Instant::now() + PATIENCE;
-    let mut retries = 0;
-    let mut deferred = false;
-    while !deferred || retries < 5 {
-        let mut claimers = JoinSet::new();
-        for _ in 0..4 {
-            let (store, ask) = (store.clone(), ClaimDue { budget, ..ask(10, LONG) });
-            claimers.spawn(async move { store.claim_due(CONSUMER, &ask).await.unwrap() });
-        }
-        for due in claimers.join_all().await {
-            retries += due.heads.iter().filter(|head| head.attempts > 1).count();
-            deferred |= due.heads.iter().any(|head| head.what == "deferred");
-            assert!(due.next.is_some(), "others are due");
-        }
-        assert!(Instant::now() < deadline, "{retries} retries, deferred: {deferred}");
-    }
-    assert_eq!(retries, 5);
-    let due = store.claim_due(CONSUMER, &ClaimDue { budget, ..ask(10, LONG) }).await.unwrap();
-    assert!(due.heads.is_empty() && due.next.is_some_and(|next| !next.is_zero()), "not asked for again at once");
-
-    let faster = Budget { per_second: 1e4, burst: 1.0 };
-    let deadline = Instant::now() + PATIENCE;
-    while retries < 20 {
-        retries += store.claim_due(CONSUMER, &ClaimDue { budget: faster, ..ask(10, LONG) }).await.unwrap().heads.len();
-        assert!(Instant::now() < deadline, "the bucket fills again");
-    }
-}
-
-/// A message that waited behind is handled under the claim of the one before, and takes nothing of the
-/// budget.
-pub async fn what_only_waited_takes_nothing_of_the_budget<S: FullStore>(store: S) {
-    let mut letters = vec![letter("a", "head", Some(failed(1, Duration::ZERO)))];
-    letters.extend((0..20).map(|n| letter("a", &n.to_string(), None)));
-    park(&store, &letters).await;
-    let budget = Budget { per_second: 1e-6, burst: 1.0 };
-    let mut head = claim(&store, &ClaimDue { budget, ..ask(10, LONG) }).await.remove(0);
-    for n in 0..20 {
-        head = next(&store, &head, Ending::Done).await;
-        assert_eq!((head.what, head.attempts), (n.to_string(), 1));
-        head.what = n.to_string();
-    }
-}
-
-/// Given back is given back; a holder that is gone without it is told, once; consumers are apart.
-pub async fn custody_tells_of_a_death<S: FullStore>(store: S) {
-    let (a, b) = (Incarnation(Uuid::now_v7()), Incarnation(Uuid::now_v7()));
-    let all = [("things".to_owned(), 0), ("things".to_owned(), 1), ("other".to_owned(), 0)];
-    assert_eq!(store.take_custody(CONSUMER, a, &all).await.unwrap(), [false; 3]);
-    assert_eq!(store.take_custody(CONSUMER, a, &all).await.unwrap(), [false; 3], "its own");
-    assert_eq!(store.take_custody("notification", b, &all).await.unwrap(), [false; 3], "another consumer's");
-    store.give_back(CONSUMER, a).await.unwrap();
-    assert_eq!(store.take_custody(CONSUMER, b, &all[..2]).await.unwrap(), [false; 2], "given back");
-    // b dies
-    assert_eq!(store.take_custody(CONSUMER, a, &all).await.unwrap(), [true, true, false]);
-    assert_eq!(store.take_custody(CONSUMER, a, &all[1..]).await.unwrap(), [false; 2], "told once");
-    store.give_back(CONSUMER, b).await.unwrap();
-    let c = Incarnation(Uuid::now_v7());
-    assert_eq!(store.take_custody(CONSUMER, c, &all).await.unwrap(), [true; 3], "only its own is given back");
-    assert_eq!(store.take_custody(CONSUMER, c, &[]).await.unwrap(), [false; 0]);
-}
-
-/// Each run that begins is counted until one ends; consumers and messages are apart.
-pub async fn runs_are_counted_until_they_end<S: FullStore>(store: S) {
-    for n in 1..=3 {
-        assert_eq!(store.run_begins(CONSUMER, "1").await.unwrap(), n);
-    }
-    assert_eq!(store.run_begins(CONSUMER, "2").await.unwrap(), 1);
-    assert_eq!(store.run_begins("notification", "1").await.unwrap(), 1);
-    let mut tx = store.begin(sealer()).await.unwrap();
-    store.run_ended(&mut tx, CONSUMER, "1").await.unwrap();
-    tx.rollback().await.unwrap();
-    assert_eq!(store.run_begins(CONSUMER, "1").await.unwrap(), 4, "its end was rolled back");
-    let mut tx = store.begin(sealer()).await.unwrap();
-    store.run_ended(&mut tx, CONSUMER, "1").await.unwrap();
-    store.run_ended(&mut tx, CONSUMER, "of nobody").await.unwrap();
-    tx.commit().await.unwrap();
-    assert_eq!(store.run_begins(CONSUMER, "1").await.unwrap(), 1);
-    assert_eq!(store.run_begins("notification", "1").await.unwrap(), 2);
 }

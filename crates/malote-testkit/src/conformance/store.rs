@@ -3,8 +3,10 @@
 //! Each function is one promise of [`malote_core::Store`]; it takes a fresh, migrated store. An
 //! adapter runs them all as tests of their own by [`store_conformance!`](crate::store_conformance).
 
+pub use super::custody::*;
 pub use super::kept::*;
 pub use super::parking::*;
+pub use super::parking_budget::*;
 pub use super::saga::*;
 pub use super::store_idempotency::*;
 pub use super::store_inbox::*;
