@@ -160,7 +160,7 @@ fn history(id: &str, saga: &Saga, books: &Books, topics: &Topics, faults: &mut F
     }
     for entry in history {
         let Some(types) = said(&books.outline, entry) else { continue };
-        let found = topics.first.get(&entry.envelope).map(String::as_str);
+        let found = topics.first.get(&entry.envelope).map(|seen| seen.kind.as_str());
         faults.check(found.is_some_and(|kind| types.contains(&kind)), || {
             format!("line {} of {id} tells of {types:?}, and its envelope is {found:?}", entry.n)
         });

@@ -9,7 +9,6 @@ mod db;
 mod judge;
 mod outline;
 mod path;
-mod topics;
 
 use std::collections::BTreeMap;
 

@@ -1,25 +1,14 @@
 //! Judges what the payment services left behind.
 //!
-//! It reads their databases with plain SQL and their topics with a plain consumer, and depends on
+//! It reads their databases with plain SQL and their topics record by record, and depends on
 //! nothing that they are built with: a mistake of theirs cannot excuse itself here.
 
 mod books;
-mod topics;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use books::Books;
-pub use topics::{Topics, read_topics};
-
-/// The topics of the flow.
-pub const TOPICS: [&str; 6] = [
-    "payment.received.v1",
-    "payment.approved.v1",
-    "payment.rejected.v1",
-    "payment.settled.v1",
-    "payment.failed.v1",
-    OVERDUE,
-];
+pub use topics::{Topics, read_kafka};
 
 /// Said of a payment that has no outcome in time, which may happen to any that waits for a service
 /// that was killed; it leads to nothing.

@@ -9,7 +9,7 @@ use malote_testkit::{
     fleet::Fleet,
     servers::{Kafka, Postgres, Redis},
 };
-use payments_checker::{Books, judge, read_topics};
+use payments_checker::{Books, judge, read_kafka};
 use std::{
     collections::BTreeMap,
     process::Command,
@@ -164,7 +164,7 @@ async fn soak_nothing_is_lost_or_repeated_while_processes_are_killed() {
         tokio::time::sleep(Duration::from_millis(200)).await; // between two looks
     }
     let books = Books::read(stack.url()).await.expect("PostgreSQL is up");
-    let topics = read_topics(stack.kafka.bootstrap()).expect("Kafka is up");
+    let topics = read_kafka(stack.kafka.bootstrap()).expect("Kafka is up");
     let accepted = client.accepted.lock().expect("no panic").clone();
     let wrong = judge(&accepted, &books, &topics);
     println!(

@@ -1,4 +1,5 @@
-//! What lies on the topics, in either of the places where they may be.
+//! What lies on the topics, in either of the places where they may be: for those who judge what services left behind,
+//! and so without a line of the code that put it there.
 
 use rdkafka::{
     ClientConfig, Message, Offset, TopicPartitionList,
@@ -15,12 +16,23 @@ use std::{
 /// What lies on the topics, after removing duplicates.
 #[derive(Debug, Default)]
 pub struct Topics {
-    /// The first record of each event id: its type.
-    pub first: BTreeMap<String, String>,
+    /// The first record of each event id.
+    pub first: BTreeMap<String, Seen>,
     /// Records that were duplicates.
     pub duplicates: usize,
     /// The partitions in which each (topic, key) was seen.
     pub partitions_of_key: BTreeMap<(String, String), BTreeSet<i64>>,
+}
+
+/// One event as its record shows it.
+#[derive(Debug)]
+pub struct Seen {
+    /// Its type.
+    pub kind: String,
+    /// Its record's key.
+    pub key: String,
+    /// The event that led to it.
+    pub cause: Option<String>,
 }
 
 /// A record, whose headers are found by name.
@@ -34,14 +46,15 @@ struct Found<'a> {
 impl Topics {
     fn see(&mut self, record: &Found<'_>) {
         let key = String::from_utf8_lossy(record.key).into_owned();
-        let at = (record.topic.to_owned(), key);
+        let at = (record.topic.to_owned(), key.clone());
         self.partitions_of_key.entry(at).or_default().insert(record.partition);
         let id = (record.header)("ce_id").unwrap_or_else(|| format!("a record on {} without an id", record.topic));
-        let kind = (record.header)("ce_type").unwrap_or_default();
-        match self.first.contains_key(&id) {
-            true => self.duplicates += 1,
-            false => drop(self.first.insert(id, kind)),
+        if self.first.contains_key(&id) {
+            self.duplicates += 1;
+            return;
         }
+        let kind = (record.header)("ce_type").unwrap_or_default();
+        self.first.insert(id, Seen { kind, key, cause: (record.header)("ce_causationid") });
     }
 }
 
