@@ -22,19 +22,10 @@ pub struct Config {
 }
 
 /// The variables and what they do, for `--help`.
-pub const HELP: &str = "\
-Environment:
-  MALOTE_HTTP                   where HTTP is served [127.0.0.1:8084; 8085 inventory, 8086 billing, 8087 shipping]
-  MALOTE_DATA                   where files are kept [./data]
-  MALOTE_STORE                  each service's database: a path, sqlite:PATH or postgres://…; {service} stands for the
-                                service's name [$MALOTE_DATA/{service}.db]
-  MALOTE_TRANSPORT              embedded:PATH, or kafka://host:port[,…][?setting=value&…] [embedded:$MALOTE_DATA/log.db]
-  MALOTE_KAFKA_INSTANCE         this member's lasting name, so that a restart moves no partitions
-  MALOTE_KAFKA_SESSION_MS       how long a silent member keeps its partitions [45000]
-  MALOTE_LEASE_MS               how long a killed process is waited for, 500 to 3600000 [5000; 3000 on the embedded log]
-  MALOTE_REQUEST_MS             how long a request may take; if its process is killed, its key is taken for three times
-                                that [10000]
-  MALOTE_REDIS                  redis://… in front of the idempotency keys [none]
+pub fn help() -> String {
+    support::config::help(
+        "127.0.0.1:8084; 8085 inventory, 8086 billing, 8087 shipping",
+        "\
   MALOTE_PROVIDER               http://… of the payment provider [one in this process, its book in
                                 $MALOTE_DATA/provider.db]
   MALOTE_PROVIDER_HTTP          where the one in this process serves HTTP [127.0.0.1, any free port]
@@ -42,9 +33,9 @@ Environment:
   MALOTE_RESERVATION_MS         how long stock is set aside for an order that is not paid [900000]
   MALOTE_ANSWER_MS              how long inventory and shipping may take to answer [30000]
   MALOTE_PAYMENT_ANSWER_MS      how long billing may take to answer [60000]
-  MALOTE_PAYMENT_ASKS           how often billing is asked when it does not [5]
-  OTEL_EXPORTER_OTLP_ENDPOINT   where traces and metrics go by OTLP [nowhere; metrics are at /metrics in any case]
-  RUST_LOG                      what is logged to standard error [info]";
+  MALOTE_PAYMENT_ASKS           how often billing is asked when it does not [5]",
+    )
+}
 
 impl Config {
     /// Reads the environment of this process.

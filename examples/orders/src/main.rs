@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 /// An order across four services and an outside provider, by orchestration.
 #[derive(Parser)]
-#[command(version, after_help = config::HELP)]
+#[command(version, after_help = config::help())]
 struct Cli {
     #[command(subcommand)]
     command: Command,

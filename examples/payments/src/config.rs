@@ -47,20 +47,11 @@ pub enum Notices {
 }
 
 /// The variables and what they do, for `--help`.
-pub const HELP: &str = "\
-Environment:
-  MALOTE_HTTP                   where HTTP is served [127.0.0.1:8080; 8081 fraud, 8082 ledger, 8083 notification]
-  MALOTE_DATA                   where files are kept [./data]
-  MALOTE_STORE                  each service's database: a path, sqlite:PATH or postgres://…; {service} stands for the
-                                service's name [$MALOTE_DATA/{service}.db]
-  MALOTE_TRANSPORT              embedded:PATH, or kafka://host:port[,…][?setting=value&…] [embedded:$MALOTE_DATA/log.db]
-  MALOTE_KAFKA_INSTANCE         this member's lasting name, so that a restart moves no partitions
-  MALOTE_KAFKA_SESSION_MS       how long a silent member keeps its partitions [45000]
-  MALOTE_LEASE_MS               how long a killed process is waited for, 500 to 3600000 [5000; 3000 on the embedded log]
-  MALOTE_REQUEST_MS             how long a request may take; if its process is killed, its key is taken for three times
-                                that [10000]
+pub fn help() -> String {
+    support::config::help(
+        "127.0.0.1:8080; 8081 fraud, 8082 ledger, 8083 notification",
+        "\
   MALOTE_PAYMENT_DEADLINE_MS    how long a payment may be without an outcome; then it is UNDER_REVIEW [60000]
-  MALOTE_REDIS                  redis://… in front of the idempotency keys [none]
   MALOTE_MAX_AMOUNT             largest amount of a payment, in minor units [1000000000000000]
   MALOTE_FRAUD_APPROVE_PERCENT  how many of a hundred payments fraud approves [70]
   MALOTE_FRAUD_SALT             goes into fraud's score, so that nobody outside can tell it [empty]
@@ -69,9 +60,9 @@ Environment:
   MALOTE_SMTP                   host:port of a mail server for notices
   MALOTE_MAIL_FROM, _TO         between whom mails go [payments@localhost, customers@localhost]
   MALOTE_WEBHOOK                http://… that takes notices as JSON, instead of mails
-                                [neither: files in $MALOTE_DATA/mailbox]
-  OTEL_EXPORTER_OTLP_ENDPOINT   where traces and metrics go by OTLP [nowhere; metrics are at /metrics in any case]
-  RUST_LOG                      what is logged to standard error [info]";
+                                [neither: files in $MALOTE_DATA/mailbox]",
+    )
+}
 
 impl Config {
     /// Reads the environment of this process.

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 /// A payment across four services, by choreography.
 #[derive(Parser)]
-#[command(version, after_help = config::HELP)]
+#[command(version, after_help = config::help())]
 struct Cli {
     #[command(subcommand)]
     command: Command,

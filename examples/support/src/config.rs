@@ -178,6 +178,29 @@ impl Lookup<'_> {
     }
 }
 
+/// The variables and what they do, for `--help`: those that all programs read, around those of one. `http` says where
+/// its services are served unless told otherwise.
+pub fn help(http: &str, own: &str) -> String {
+    format!(
+        "\
+Environment:
+  MALOTE_HTTP                   where HTTP is served [{http}]
+  MALOTE_DATA                   where files are kept [./data]
+  MALOTE_STORE                  each service's database: a path, sqlite:PATH or postgres://…; {{service}} stands for the
+                                service's name [$MALOTE_DATA/{{service}}.db]
+  MALOTE_TRANSPORT              embedded:PATH, or kafka://host:port[,…][?setting=value&…] [embedded:$MALOTE_DATA/log.db]
+  MALOTE_KAFKA_INSTANCE         this member's lasting name, so that a restart moves no partitions
+  MALOTE_KAFKA_SESSION_MS       how long a silent member keeps its partitions [45000]
+  MALOTE_LEASE_MS               how long a killed process is waited for, 500 to 3600000 [5000; 3000 on the embedded log]
+  MALOTE_REQUEST_MS             how long a request may take; if its process is killed, its key is taken for three times
+                                that [10000]
+  MALOTE_REDIS                  redis://… in front of the idempotency keys [none]
+  {own}
+  OTEL_EXPORTER_OTLP_ENDPOINT   where traces and metrics go by OTLP [nowhere; metrics are at /metrics in any case]
+  RUST_LOG                      what is logged to standard error [info]"
+    )
+}
+
 impl Common {
     /// Reads what all programs are told.
     pub fn read(env: &Lookup<'_>) -> Result<Self, Invalid> {
