@@ -1,9 +1,9 @@
-//! How a batch is tried: together first; after a failure with each member apart, in a savepoint of one
-//! transaction, so that a bad message costs its own failure and its neighbours one more run.
+//! How a batch is tried: together first; after a failure with its members kept apart by savepoints of one
+//! transaction, so that a bad message costs its own failure and its neighbours one or two more runs.
 //!
 //! ```text
 //!   a b c d e f g h     together: d fails, ROLLBACK
-//!   a|b|c|d|e|f|g|h     apart: d is undone and parked or given up, the others stand, COMMIT
+//!   a b c|d|e f g h     apart: d is undone and parked or given up, the others stand, COMMIT
 //! ```
 //!
 //! Where a COMMIT fails and nobody can tell over which member (a constraint that is checked late), each
@@ -31,7 +31,7 @@ pub struct Isolation {
 pub enum Next {
     /// Run these in one transaction.
     Together(Range<usize>),
-    /// Run these in one transaction, each in a savepoint of its own.
+    /// Run these in one transaction, so that one that fails takes none of the others along.
     Apart(Range<usize>),
     /// Nothing is left.
     Done,

@@ -30,6 +30,7 @@ pub struct Tx {
     appended: bool,
     /// Attempts that have begun and not ended.
     attempts: u32,
+    has_savepoint: bool,
     /// Where the clean-up runs, wherever this is dropped.
     runtime: Handle,
 }
@@ -46,7 +47,15 @@ impl Tx {
             begun => begun,
         };
         let open = open.map_err(|error| inner.failed("beginning a transaction", error))?;
-        Ok(Self { open: Some(open), sealer, inner, appended: false, attempts: 0, runtime: Handle::current() })
+        Ok(Self {
+            open: Some(open),
+            sealer,
+            inner,
+            appended: false,
+            attempts: 0,
+            has_savepoint: false,
+            runtime: Handle::current(),
+        })
     }
 
     /// Says that something happened, in this transaction; returns the envelope's id.
@@ -180,16 +189,18 @@ impl Transaction for Tx {
     }
 
     async fn set_savepoint(&mut self) -> Result<(), StoreError> {
-        self.savepoint("SAVEPOINT malote_member").await
+        let moved = std::mem::replace(&mut self.has_savepoint, true);
+        self.savepoint(match moved {
+            true => "RELEASE SAVEPOINT malote_member; SAVEPOINT malote_member",
+            false => "SAVEPOINT malote_member",
+        })
+        .await
     }
 
-    async fn end_savepoint(&mut self, undo: bool) -> Result<(), StoreError> {
-        if undo {
-            // attempts that were given up half-way are undone with the rest
-            self.attempts = 0;
-            return self.savepoint("ROLLBACK TO SAVEPOINT malote_member; RELEASE SAVEPOINT malote_member").await;
-        }
-        self.savepoint("RELEASE SAVEPOINT malote_member").await
+    async fn undo_to_savepoint(&mut self) -> Result<(), StoreError> {
+        // attempts that were given up half-way are undone with the rest
+        self.attempts = 0;
+        self.savepoint("ROLLBACK TO SAVEPOINT malote_member").await
     }
 
     fn sealer(&mut self) -> &mut Sealer {

@@ -102,12 +102,13 @@ pub trait Transaction: Send + 'static {
     /// has been sent, or taken back before.
     fn cancel(&mut self, id: Uuid) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
-    /// Sets the one savepoint of a transaction: what is done from here on can be undone by itself.
+    /// Sets the one savepoint of a transaction here: what is done from now on can be undone by itself. Where
+    /// one was set before, what was done since stays.
     fn set_savepoint(&mut self) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Takes the savepoint away, and before, with `undo`, what was done since: then the transaction is
-    /// as it was, also where a statement had failed.
-    fn end_savepoint(&mut self, undo: bool) -> impl Future<Output = Result<(), StoreError>> + Send;
+    /// Undoes what was done since the savepoint, which stays where it is: the transaction is as it was
+    /// then, also where a statement had failed.
+    fn undo_to_savepoint(&mut self) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// What `publish` seals with from here on. May be changed: each event of a batch has its own cause.
     fn sealer(&mut self) -> &mut Sealer;

@@ -23,11 +23,12 @@ pub struct Tx {
     appended: bool,
     /// Attempts that have begun and not ended.
     attempts: u32,
+    has_savepoint: bool,
 }
 
 pub(super) async fn begin(store: &Sqlite, sealer: Sealer) -> Result<Tx, StoreError> {
     let locked = store.lock().await?;
-    Ok(Tx { locked, store: store.clone(), sealer, appended: false, attempts: 0 })
+    Ok(Tx { locked, store: store.clone(), sealer, appended: false, attempts: 0, has_savepoint: false })
 }
 
 impl Tx {
@@ -162,16 +163,18 @@ impl Transaction for Tx {
     }
 
     async fn set_savepoint(&mut self) -> Result<(), StoreError> {
-        self.savepoint("SAVEPOINT malote_member").await
+        let moved = std::mem::replace(&mut self.has_savepoint, true);
+        self.savepoint(match moved {
+            true => "RELEASE SAVEPOINT malote_member; SAVEPOINT malote_member",
+            false => "SAVEPOINT malote_member",
+        })
+        .await
     }
 
-    async fn end_savepoint(&mut self, undo: bool) -> Result<(), StoreError> {
-        if undo {
-            // attempts that were given up half-way are undone with the rest
-            self.attempts = 0;
-            return self.savepoint("ROLLBACK TO SAVEPOINT malote_member; RELEASE SAVEPOINT malote_member").await;
-        }
-        self.savepoint("RELEASE SAVEPOINT malote_member").await
+    async fn undo_to_savepoint(&mut self) -> Result<(), StoreError> {
+        // attempts that were given up half-way are undone with the rest
+        self.attempts = 0;
+        self.savepoint("ROLLBACK TO SAVEPOINT malote_member").await
     }
 
     fn sealer(&mut self) -> &mut Sealer {

@@ -1,7 +1,8 @@
-//! A batch of handlers, in one transaction: together, or each in a savepoint after a failure.
+//! A batch of handlers, in one transaction: as they come, or kept apart from each other after a failure.
 
 use super::{
     Consumer, DEATHS,
+    apart::{Came, Member},
     work::{Fault, Task, Trouble, Work},
 };
 use crate::{
@@ -24,7 +25,6 @@ use std::{
     panic::AssertUnwindSafe,
     time::{Duration, Instant},
 };
-use tracing::Instrument;
 
 /// What a transaction came to.
 #[derive(Default)]
@@ -35,14 +35,31 @@ struct Tally {
 }
 
 /// What is to be written when the handlers of a transaction have run.
-struct Written<'s> {
-    out: Vec<Envelope>,
-    park: Vec<ToPark>,
-    dead: Vec<Dead>,
+#[derive(Default)]
+pub(super) struct Written {
+    pub(super) out: Vec<Envelope>,
+    pub(super) park: Vec<ToPark>,
+    pub(super) dead: Vec<Dead>,
     passing: Vec<Lane>,
+    handled: u64,
     /// The lanes that are not free, as they are by now.
-    lanes: HashMap<Lane, LaneState>,
-    name: &'s str,
+    pub(super) lanes: HashMap<Lane, LaneState>,
+}
+
+impl Written {
+    /// What came of members that did not fail.
+    pub(super) fn take(&mut self, came: Vec<Came>) {
+        for came in came {
+            match came {
+                Came::Behind(letter) => self.park.push(letter),
+                Came::Handled(out, passing) => {
+                    self.out.extend(out);
+                    self.passing.extend(passing);
+                    self.handled += 1;
+                }
+            }
+        }
+    }
 }
 
 impl<S: FullStore> Consumer<S> {
@@ -101,7 +118,7 @@ impl<S: FullStore> Consumer<S> {
     }
 
     /// What becomes of a message after its first attempt.
-    fn sentence(&self, work: &Work<'_, S>, fault: &Fault) -> Sentence {
+    pub(super) fn sentence(&self, work: &Work<'_, S>, fault: &Fault) -> Sentence {
         let policy = self.service.policy(work.kind());
         let (next, attempts) = fault.verdict(&policy, 1, Duration::ZERO);
         let mut history = History::default();
@@ -145,7 +162,7 @@ impl<S: FullStore> Consumer<S> {
         Ok(())
     }
 
-    /// All of these in one transaction, each in a savepoint of its own where they are kept `apart`.
+    /// All of these in one transaction; kept `apart`, what fails takes none of the others along.
     async fn attempt(&self, members: &[Work<'_, S>], apart: bool) -> Result<(), Trouble> {
         let mut tx = self.begin().await?;
         match self.run_all(&mut tx, members, apart).await {
@@ -168,31 +185,23 @@ impl<S: FullStore> Consumer<S> {
     async fn run_all(&self, tx: &mut S::Tx, members: &[Work<'_, S>], apart: bool) -> Result<Tally, Trouble> {
         let (store, name) = (&self.service.store, &*self.service.name);
         let handled = members.iter().filter_map(|work| match &work.task {
-            Task::Handle(envelope, handler) => Some((work, envelope, *handler)),
+            Task::Handle(envelope, handler) => Some(Member { work, envelope, handler: *handler }),
             _ => None,
         });
-        let ids: Vec<Admission> = handled.clone().map(|(_, envelope, _)| Admission::of(envelope)).collect();
+        let ids: Vec<Admission> = handled.clone().map(|member| Admission::of(member.envelope)).collect();
         let new = if ids.is_empty() { Vec::new() } else { store.admit(tx, name, &ids).await? };
         let news: Vec<_> = handled
             .zip(new)
             .filter(|(_, new)| *new || malote_core::planted::is("ignore-inbox"))
             .map(|(member, _)| member)
             .collect();
-        let mut tally = Tally { duplicates: (ids.len() - news.len()) as u64, ..Tally::default() };
-        let lanes = self.lanes(tx, news.iter().map(|(work, ..)| &work.lane)).await?;
-        let mut written =
-            Written { out: Vec::new(), park: Vec::new(), dead: Vec::new(), passing: Vec::new(), lanes, name };
-        for (work, envelope, handler) in news {
-            match written.lanes.get(&work.lane) {
-                Some(LaneState::Busy) => written.park.push(work.park(None)),
-                state => {
-                    let passes = state == Some(&LaneState::Passing);
-                    if let Some(out) = self.run_one(tx, work, envelope, handler, apart, &mut written).await? {
-                        written.out.extend(out);
-                        tally.handled += 1;
-                        written.passing.extend(passes.then(|| work.lane.clone()));
-                    }
-                }
+        let lanes = self.lanes(tx, news.iter().map(|member| &member.work.lane)).await?;
+        let mut written = Written { lanes, ..Written::default() };
+        match apart {
+            true => self.run_apart(tx, &news, &mut written).await?,
+            false => {
+                let came = self.run_stretch(tx, &news, &written.lanes).await?;
+                written.take(came.map_err(|(_, fault)| Trouble::Message(fault))?);
             }
         }
         for work in members {
@@ -201,58 +210,17 @@ impl<S: FullStore> Consumer<S> {
                 written.dead.push(work.dead(name, Class::Final, why, 1, History::default()));
             }
         }
-        tally.parked = !written.park.is_empty();
+        let duplicates = (ids.len() - news.len()) as u64;
+        let tally = Tally { handled: written.handled, duplicates, parked: !written.park.is_empty() };
         self.write(tx, written).await?;
         self.runs_ended(tx, members).await?;
         Ok(tally)
     }
 
-    /// What one member has to say; nothing when it failed apart from the others, which is then noted.
-    async fn run_one(
-        &self,
-        tx: &mut S::Tx,
-        work: &Work<'_, S>,
-        envelope: &Envelope,
-        handler: &dyn Handle<S>,
-        apart: bool,
-        written: &mut Written<'_>,
-    ) -> Result<Option<Vec<Envelope>>, Trouble> {
-        let span = telemetry::process_span(envelope, written.name, self.service.transport.system());
-        if !apart {
-            return self.react(tx, envelope, handler).instrument(span).await.map(Some).map_err(Trouble::Message);
-        }
-        tx.set_savepoint().await?;
-        let outcome = self.react(tx, envelope, handler).instrument(span).await;
-        if let Err(fault) = &outcome
-            && fault.is_conflict()
-        {
-            return outcome.map(Some).map_err(Trouble::Message);
-        }
-        tx.end_savepoint(outcome.is_err()).await?;
-        let fault = match outcome {
-            Ok(out) => return Ok(Some(out)),
-            Err(fault) => fault,
-        };
-        if malote_core::planted::is("retry-in-place") {
-            return Err(Trouble::Store(Class::Transient, fault.why));
-        }
-        match self.sentence(work, &fault) {
-            Sentence::Park(failed) => {
-                written.park.push(work.park(Some(failed)));
-                written.lanes.insert(work.lane.clone(), LaneState::Busy);
-            }
-            Sentence::Dead(dead) => {
-                written.out.extend(self.tell_of(tx, work, &dead));
-                written.dead.push(*dead);
-                written.lanes.insert(work.lane.clone(), LaneState::Passing);
-            }
-        }
-        Ok(None)
-    }
-
     /// Writes what the handlers of a transaction came to, a statement for each kind.
-    async fn write(&self, tx: &mut S::Tx, written: Written<'_>) -> Result<(), Trouble> {
-        let (store, Written { out, park, dead, passing, name, .. }) = (&self.service.store, written);
+    async fn write(&self, tx: &mut S::Tx, written: Written) -> Result<(), Trouble> {
+        let (store, name, Written { out, park, dead, passing, .. }) =
+            (&self.service.store, &*self.service.name, written);
         if !park.is_empty() {
             store.park(tx, name, &park).await?;
         }
@@ -386,7 +354,7 @@ impl<S: FullStore> Consumer<S> {
 }
 
 /// What becomes of a message that failed.
-enum Sentence {
+pub(super) enum Sentence {
     Park(Failed),
     Dead(Box<Dead>),
 }

@@ -14,6 +14,7 @@
 //! gives it back when it ends in good order. Whoever takes over a partition that was never given back
 //! handles its first records one by one and counts each run before it begins (custody.rs).
 
+mod apart;
 mod batch;
 mod custody;
 mod effects;

@@ -280,12 +280,11 @@ impl<S: FullStore> Retrier<S> {
         tx.set_savepoint().await?;
         let outcome = consumer.react(tx, envelope, *handler).instrument(span).await;
         match &outcome {
-            Err(fault) if fault.is_conflict() => outcome.map(Ok).map_err(Trouble::Message),
-            _ => {
-                tx.end_savepoint(outcome.is_err()).await?;
-                Ok(outcome)
-            }
+            Err(fault) if fault.is_conflict() => return outcome.map(Ok).map_err(Trouble::Message),
+            Err(_) => tx.undo_to_savepoint().await?,
+            Ok(_) => {}
         }
+        Ok(outcome)
     }
 
     /// Why nothing is to be tried, if so.

@@ -76,7 +76,9 @@ impl<S: FullStore> Coordinator<S> {
                     done?;
                     return Ok(None);
                 }
-                tx.end_savepoint(done.is_err()).await?;
+                if done.is_err() {
+                    tx.undo_to_savepoint().await?;
+                }
                 match done {
                     // whoever asked hears of it, and the next act has its turn
                     Err(failure) => denied(&format!("it could not be done: {failure}")),
