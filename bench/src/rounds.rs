@@ -12,6 +12,9 @@ pub fn print(what: &str, taken: &[(Duration, Duration)]) {
     ratios.sort_by(f64::total_cmp);
     let (least, median, most) = (ratios[0], ratios[ratios.len() / 2], ratios[ratios.len() - 1]);
     println!("{median:.2}  ({least:.2} to {most:.2})  {what}");
+    let seconds: Vec<String> =
+        taken.iter().map(|(this, other)| format!("{:.2}/{:.2}", this.as_secs_f64(), other.as_secs_f64())).collect();
+    println!("      seconds, in turn: {}", seconds.join(" "));
 }
 
 /// Measures two ways in turn, the first one first in every second round.

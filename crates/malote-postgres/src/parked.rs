@@ -11,7 +11,7 @@ use crate::{
 };
 use malote_core::{
     Admission, ClaimDue, Class, Due, Ending, Failed, History, Incarnation, Lane, LaneState, Parked, ParkingStore,
-    Settled, StoreError, ToPark, cut_reason,
+    Settled, StoreError, ToPark, cut_reason, planted,
 };
 use sqlx::{PgConnection, Row, postgres::PgRow};
 use std::{borrow::Cow, collections::BTreeMap, time::Duration};
@@ -19,7 +19,7 @@ use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 /// Lanes that are looked at for one that needs no token, when there is none.
 const LOOKED_AT: i64 = 2_000;
 /// Until somebody who is at a lane that is due has got on with it.
-const SOON: Duration = Duration::from_millis(100);
+pub(crate) const SOON: Duration = Duration::from_millis(100);
 
 impl ParkingStore for Postgres {
     async fn lanes(&self, tx: &mut Tx, consumer: &str, lanes: &[Lane]) -> Result<Vec<LaneState>, StoreError> {
@@ -167,13 +167,28 @@ impl Inner {
         if lanes.is_empty() {
             return Ok(Vec::new());
         }
-        let column = |name: &str| lanes.iter().map(|row| row.try_get(name)).collect::<Result<Vec<String>, _>>();
-        let query = self.sql.claim_heads.query().bind(consumer).bind(column("topic")?).bind(column("key")?);
+        let mut empty = Vec::new();
+        for row in &lanes {
+            if row.try_get("empty")? {
+                empty.push((row.try_get("topic")?, row.try_get("key")?));
+            }
+        }
+        if !empty.is_empty() && !planted::is("empty-lane-stays") {
+            self.end_empty(&mut *connection, consumer, empty).await?;
+        }
+        let (topics, keys) = columns(&lanes)?;
+        let query = self.sql.claim_heads.query().bind(consumer).bind(topics).bind(keys);
         // rounded down: a part of a token is none
         let query = query.bind(tokens.max(0.0).floor() as i64).bind(micros(ask.holds));
         let rows = query.fetch_all(connection).await?;
         rows.iter().map(|row| parked(row, consumer, ask.holds)).collect()
     }
+}
+
+/// The lanes of rows, as two columns.
+pub(crate) fn columns(rows: &[PgRow]) -> Result<(Vec<String>, Vec<String>), sqlx::Error> {
+    let column = |name: &str| rows.iter().map(|row| row.try_get(name)).collect::<Result<Vec<String>, _>>();
+    Ok((column("topic")?, column("key")?))
 }
 
 /// Where each letter's headers begin and end in the flat arrays, from 1, both included.

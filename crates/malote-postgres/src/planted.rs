@@ -41,7 +41,14 @@ fn waiting(text: String) -> String {
     let holes = [
         (planted::is("claim-any-order"), " ORDER BY l.due_at\n LIMIT $2", " ORDER BY l.due_at DESC\n LIMIT $2"),
         (planted::is("budget-unchecked"), "attempts = 0 OR retries <= $4", "attempts = 0 OR $4::int8 IS NOT NULL"),
-        (planted::is("budget-unchecked"), "($3 OR head.attempts = 0)", "($3 IS NOT NULL)"),
+        (planted::is("budget-unchecked"), "($3 OR coalesce(head.attempts, 0) = 0)", "($3 IS NOT NULL)"),
+        (
+            planted::is("lane-goes-with-head"),
+            "NOT EXISTS (SELECT FROM malote.parked p\n                                        WHERE p.consumer = $1 AND p.topic = l.topic AND p.key = l.key) AS empty",
+            "true AS empty",
+        ),
+        (planted::is("park-touches-all"), "AND there.key = l.key)", "AND there.key = l.key AND false)"),
+        (planted::is("lane-end-waits"), "$1\n   FOR UPDATE OF l SKIP LOCKED", "$1\n   FOR UPDATE OF l"),
         (planted::is("attempt-uncounted"), "attempts = p.attempts + 1 FROM taken", "attempts = p.attempts FROM taken"),
         (planted::is("old-claim-settles"), "AND epoch = $4", "AND $4::int8 IS NOT NULL"),
         (planted::is("deaths-unnoticed"), "WHERE incarnation <> $2", "WHERE incarnation <> $2 AND false"),

@@ -8,21 +8,17 @@
 //! ```
 //!
 //! The lane is locked against those who put something behind only when it looks empty, and looked at
-//! again in a snapshot that is younger than the lock.
+//! again in a snapshot that is younger than the lock. Somebody who is about to put something there is not
+//! waited for: what the attempt has changed stays locked meanwhile, and they may be waiting for just that.
+//! Then the lane stays as it is for a moment, and a claim ends it.
 
 use crate::{
     Tx, lane,
-    parked::{count, history, parked},
+    parked::{SOON, columns, count, history, parked},
     store::{Inner, micros},
 };
 use malote_core::{Dead, Ending, Failed, Parked, Settled, StoreError, cut_reason, planted};
-use sqlx::Row;
-
-/// What there is to be done in a lane after its head has gone.
-enum Looked {
-    Head(Settled),
-    Nothing,
-}
+use sqlx::{PgConnection, Row};
 
 impl Inner {
     pub(crate) async fn settle(&self, tx: &mut Tx, head: &Parked, ending: &Ending) -> Result<Settled, StoreError> {
@@ -75,32 +71,46 @@ impl Inner {
     }
 
     async fn go_on(&self, tx: &mut Tx, head: &Parked) -> Result<Settled, sqlx::Error> {
-        if let Looked::Head(settled) = self.look(tx, head).await? {
+        if let Some(settled) = self.look(tx, head).await? {
             return Ok(settled);
         }
-        let lane = |query| bind_lane(query, head);
-        if !planted::is("lane-goes-with-head") {
-            lane(self.sql.settle_lock.query()).execute(&mut **tx).await?;
-            if let Looked::Head(settled) = self.look(tx, head).await? {
-                return Ok(settled);
-            }
-        }
-        lane(self.sql.settle_end.query()).execute(&mut **tx).await?;
+        self.end_empty(tx, &head.consumer, vec![(head.lane.topic.clone(), head.lane.key.clone())]).await?;
         Ok(Settled::Rest)
     }
 
-    async fn look(&self, tx: &mut Tx, head: &Parked) -> Result<Looked, sqlx::Error> {
-        let query = bind_lane(self.sql.settle_next.query(), head).bind(micros(head.holds));
-        let Some(row) = query.fetch_optional(&mut **tx).await? else { return Ok(Looked::Nothing) };
-        if row.try_get::<Option<i32>, _>("attempts")?.is_none() {
-            return Ok(Looked::Head(Settled::Rest));
+    /// Ends lanes that look empty, those of which nobody is at it; the others are due a little later.
+    pub(crate) async fn end_empty(
+        &self,
+        connection: &mut PgConnection,
+        consumer: &str,
+        lanes: Vec<(String, String)>,
+    ) -> Result<(), sqlx::Error> {
+        let (topics, keys): (Vec<String>, Vec<String>) = lanes.into_iter().unzip();
+        let locked = match planted::is("lane-goes-with-head") {
+            true => (topics.clone(), keys.clone()),
+            false => {
+                let lock = self.sql.lock_empty.query().bind(consumer).bind(&topics).bind(&keys);
+                columns(&lock.fetch_all(&mut *connection).await?)?
+            }
+        };
+        if locked.0.len() < topics.len() {
+            let put_off = self.sql.put_off_empty.query().bind(consumer).bind(topics).bind(keys).bind(micros(SOON));
+            put_off.execute(&mut *connection).await?;
         }
-        Ok(Looked::Head(Settled::Next(Box::new(parked(&row, &head.consumer, head.holds)?))))
+        if !locked.0.is_empty() {
+            let end = self.sql.end_empty.query().bind(consumer).bind(locked.0).bind(locked.1);
+            end.execute(&mut *connection).await?;
+        }
+        Ok(())
     }
-}
 
-type Query<'q> = sqlx::query::Query<'q, sqlx::Postgres, sqlx::postgres::PgArguments>;
-
-fn bind_lane<'q>(query: Query<'q>, head: &'q Parked) -> Query<'q> {
-    query.bind(&head.consumer).bind(&head.lane.topic).bind(&head.lane.key)
+    /// What is to be done in a lane after its head has gone; nothing when it looks empty.
+    async fn look(&self, tx: &mut Tx, head: &Parked) -> Result<Option<Settled>, sqlx::Error> {
+        let query = self.sql.settle_next.query().bind(&head.consumer).bind(&head.lane.topic).bind(&head.lane.key);
+        let Some(row) = query.bind(micros(head.holds)).fetch_optional(&mut **tx).await? else { return Ok(None) };
+        if row.try_get::<Option<i32>, _>("attempts")?.is_none() {
+            return Ok(Some(Settled::Rest));
+        }
+        Ok(Some(Settled::Next(Box::new(parked(&row, &head.consumer, head.holds)?))))
+    }
 }

@@ -36,6 +36,8 @@ use tracing::Instrument;
 const LANES: u32 = 16;
 /// A transaction that is shared begins no further attempt after this.
 const SHARED: Duration = Duration::from_millis(100);
+/// What comes due within so long of each other is claimed in one go: each claim is a commit.
+const GATHER: Duration = Duration::from_millis(20);
 /// Longest wait between two looks.
 const IDLE: Duration = Duration::from_secs(1);
 /// A claim outlasts an attempt by this.
@@ -72,21 +74,26 @@ impl<S: FullStore> Retrier<S> {
         let ask = ClaimDue { who: *who, most: LANES, holds, budget: settings.budget };
         while !stop.is_cancelled() {
             beat.working();
+            let begun = Instant::now();
             let due = service.store.claim_due(&service.name, &ask).await?;
             if due.heads.is_empty() {
-                let wait = due.next.unwrap_or(IDLE).clamp(Duration::from_millis(1), IDLE);
+                let wait = due.next.unwrap_or(IDLE).clamp(GATHER, IDLE);
                 let idle = async {
                     tokio::select! { () = parked.notified() => {}, () = tokio::time::sleep(wait) => {} }
                 };
                 stop.run_until_cancelled(idle).await;
                 continue;
             }
+            let again_soon = due.heads.len() < LANES as usize;
             let again = due.heads.iter().filter(|head| head.attempts > 1).count();
             metrics::counter!("malote_retries_total", "consumer" => service.name.to_string()).increment(again as u64);
             let turns = due.heads.into_iter().map(|head| Turn::new(service, head));
             let (effects, handlers): (Vec<_>, Vec<_>) = turns.partition(|turn| turn.work.is_effect());
             let (called, handled) = tokio::join!(self.side_by_side(effects), self.together(handlers));
             called.and(handled)?;
+            if again_soon {
+                stop.run_until_cancelled(tokio::time::sleep(GATHER.saturating_sub(begun.elapsed()))).await;
+            }
         }
         Ok(())
     }
