@@ -46,6 +46,7 @@ async fn batch<S: TestStore>(store: S, bad: HashSet<i64>) {
         }
     }
     subscription.close().await;
+    store.until_count("select count(*) from malote.dead", bad.len() as i64).await;
     running.stop().await;
     for (key, heard) in heard {
         let of_key = (0..all).filter(|n| format!("k{}", n % KEYS) == key && !bad.contains(n));

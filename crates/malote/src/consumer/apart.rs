@@ -34,7 +34,7 @@ pub(super) struct Member<'m, S: Store> {
 /// What came of a member that did not fail.
 pub(super) enum Came {
     /// It goes behind others of its lane.
-    Behind(ToPark),
+    Behind(Box<ToPark>),
     /// What it has to say, and its lane where that one is to be passed.
     Handled(Vec<Envelope>, Option<Lane>),
 }
@@ -91,7 +91,7 @@ impl<S: FullStore> Consumer<S> {
         for (n, Member { work, envelope, handler }) in members.iter().enumerate() {
             let state = lanes.get(&work.lane);
             if state == Some(&LaneState::Busy) {
-                came.push(Came::Behind(work.park(None)));
+                came.push(Came::Behind(Box::new(work.park(None))));
                 continue;
             }
             let span = telemetry::process_span(envelope, &self.service.name, self.service.transport.system());

@@ -51,7 +51,7 @@ impl Written {
     pub(super) fn take(&mut self, came: Vec<Came>) {
         for came in came {
             match came {
-                Came::Behind(letter) => self.park.push(letter),
+                Came::Behind(letter) => self.park.push(*letter),
                 Came::Handled(out, passing) => {
                     self.out.extend(out);
                     self.passing.extend(passing);
