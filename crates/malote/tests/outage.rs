@@ -19,7 +19,7 @@ use std::{
 };
 
 /// Rows a second that may be sent a second time, by all replicas together.
-const RATE: u32 = 100;
+const RATE: u32 = 20;
 /// The time after the recovery that is looked at.
 const WINDOW: Duration = Duration::from_secs(10);
 
