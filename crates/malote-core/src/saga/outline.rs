@@ -169,11 +169,15 @@ impl Outline {
         commands
     }
 
-    /// The compensations of a stage and of those before it.
-    fn undos_until(&self, stage: usize) -> Vec<EventType> {
-        let steps = self.steps.iter().rev().filter(|step| step.stage <= stage);
-        let undos = steps.flat_map(|step| &step.undone_by).filter(|undo| !undo.local);
-        undos.map(|undo| undo.asks.command.clone()).collect()
+    /// The compensations that may follow on something in a step: those of its stage and of the stages before
+    /// it, but of its own only what comes after the first `past`; all of them where it has several parts.
+    fn undos_from(&self, step: &StepOutline, past: usize) -> Vec<EventType> {
+        let steps = self.steps.iter().rev().filter(|other| other.stage <= step.stage);
+        let undos = steps.flat_map(|other| {
+            let over = if other.name == step.name && !step.per_part { past } else { 0 };
+            other.undone_by.iter().skip(over)
+        });
+        undos.filter(|undo| !undo.local).map(|undo| undo.asks.command.clone()).collect()
     }
 
     /// What the service of the saga reacts to, and emits in turn.
@@ -199,12 +203,12 @@ impl Outline {
             if step.deadline_ms.is_some() {
                 add(&step.asks.done, self.commands_from(step.stage + 1));
                 if let Some(refused) = &step.asks.refused {
-                    add(refused, self.undos_until(step.stage));
+                    add(refused, self.undos_from(step, step.undone_by.len()));
                 }
             }
-            for undo in step.undone_by.iter().filter(|undo| !undo.local) {
+            for (at, undo) in step.undone_by.iter().enumerate().filter(|(_, undo)| !undo.local) {
                 for answer in undo.asks.answers() {
-                    add(answer, self.undos_until(step.stage));
+                    add(answer, self.undos_from(step, at + 1));
                 }
             }
         }
