@@ -82,21 +82,21 @@ fn waiting(text: String) -> String {
 /// The same for statements about sagas.
 fn sagas(text: String) -> String {
     let holes = [
-        ("saga-revision-unchecked", " AND revision = $2", " AND $2::int8 IS NOT NULL"),
+        (planted::is("saga-revision-unchecked"), " AND revision = $2", " AND $2::int8 IS NOT NULL"),
         (
-            "saga-tombstone-removed",
+            planted::is("saga-tombstone-removed"),
             "UPDATE malote.saga s SET removed = true, state = '', legs = '[]', steps = '[]', reason = NULL\n  FROM old",
             "DELETE FROM malote.saga s USING old",
         ),
         (
-            "call-off-overwrites-answer",
+            planted::is("call-off-overwrites-answer"),
             "(consumer, id) VALUES ($1, $2)\nON CONFLICT (consumer, id) DO NOTHING",
             "(consumer, id) VALUES ($1, $2)\nON CONFLICT (consumer, id) DO UPDATE SET type = NULL",
         ),
-        ("saga-load-unlocked", "WHERE id = $1 FOR NO KEY UPDATE", "WHERE id = $1"),
-        ("act-taken-twice", " AND done_at IS NULL FOR UPDATE SKIP LOCKED", ""),
+        (planted::is("saga-load-unlocked"), "WHERE id = $1 FOR NO KEY UPDATE", "WHERE id = $1"),
+        (planted::is("act-taken-twice"), " AND done_at IS NULL FOR UPDATE SKIP LOCKED", ""),
     ];
-    let open = holes.into_iter().filter(|(is, ..)| planted::is(is));
+    let open = holes.into_iter().filter(|(is, ..)| *is);
     open.fold(text, |text, (_, protection, hole)| text.replace(protection, hole))
 }
 

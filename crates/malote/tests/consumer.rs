@@ -18,6 +18,7 @@ on_each_store!(
     what_a_failing_handler_wrote_is_gone,
     an_effect_is_called_with_one_key_and_recorded_once,
     what_was_not_handled_when_it_stopped_comes_again,
+    what_was_under_way_when_it_was_cut_off_comes_again,
     records_that_are_no_events_are_set_aside,
 );
 
@@ -195,6 +196,34 @@ async fn what_was_not_handled_when_it_stopped_comes_again<S: TestStore>() {
     let all = done.until(|all| all.len() == 2).await;
     running.stop().await;
     assert_eq!(all.iter().map(|p| p.n).collect::<Vec<_>>(), [2, 1]);
+}
+
+/// Begins, and comes to no end while it is held.
+async fn begins<T: Transaction>(ping: Ping, _: &mut T, (begun, held): &(Log<Ping>, Arc<AtomicI64>)) -> Outcome {
+    begun.add(ping);
+    match held.load(Ordering::Acquire) {
+        0 => Ok(()),
+        _ => std::future::pending().await,
+    }
+}
+
+async fn what_was_under_way_when_it_was_cut_off_comes_again<S: TestStore>() {
+    let (Some(a), Some(b)) = (S::fresh("asker").await, S::fresh("slow").await) else { return };
+    let (log, begun, held) = (log().await, Log::default(), Arc::new(AtomicI64::new(1)));
+    let runtime = || {
+        let slow = Service::new("slow", b.clone(), log.clone())
+            .on(with((begun.clone(), held.clone()), begins::<S::Tx>))
+            .retry(quick());
+        Runtime::new().grace(Duration::from_millis(100)).with(asker(&a, &log)).with(slow)
+    };
+    let running = start(runtime()).await;
+    ask(&a, [ping("k", 1)]).await;
+    begun.until(|all| all.len() == 1).await;
+    running.stop().await;
+    held.store(0, Ordering::Release);
+    let running = start(runtime()).await;
+    begun.until(|all| all.len() == 2).await;
+    running.stop().await;
 }
 
 /// Sends what it is given, whatever it says of itself.

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 /// However many old rows fail for ever, a fresh one has its turn.
 pub async fn the_longest_overdue_comes_first<S: FullStore>(store: S) {
     let waits = (0..10u64).rev().map(|n| {
-        let wait = Duration::from_millis(50 * (10 - n));
+        let wait = Duration::from_millis(5 * (10 - n));
         letter(&format!("key {n}"), &n.to_string(), Some(failed(1, wait)))
     });
     park(&store, &waits.collect::<Vec<_>>()).await;
