@@ -18,7 +18,29 @@ pub trait Event: Serialize + DeserializeOwned + Send + Sync + 'static {
 
     /// Reads it from an envelope: from its payload, unless it wants to know more.
     fn open(envelope: &Envelope) -> Result<Self, Unfit> {
-        serde_json::from_slice(&envelope.payload).map_err(|e| Unfit::Decode(Self::TYPE, e.to_string()))
+        serde_json::from_slice(&envelope.payload).map_err(|e| Unfit::Decode(Self::TYPE, unread(&e)))
+    }
+}
+
+/// What is wrong with JSON, and where; nothing of what it holds, which may be private.
+pub fn unread(error: &serde_json::Error) -> String {
+    let said = error.to_string();
+    if error.classify() != serde_json::error::Category::Data || crate::planted::is("json-values-told") {
+        return said; // of its form only
+    }
+    let place = match error.line() {
+        0 => String::new(),
+        line => format!(" at line {line} column {}", error.column()),
+    };
+    let said = said.strip_suffix(&place).unwrap_or(&said);
+    // names of members are the type's; of what stands there instead of what is expected, only that is told
+    if ["missing field `", "duplicate field `"].iter().any(|begin| said.starts_with(begin)) {
+        return format!("{said}{place}");
+    }
+    let quotes = ["invalid type: ", "invalid value: ", "unknown variant `", "unknown field `"];
+    match said.rsplit_once(", expected ").filter(|_| quotes.iter().any(|begin| said.starts_with(begin))) {
+        Some((_, expected)) => format!("expected {expected}{place}"),
+        None => format!("it does not fit{place}"),
     }
 }
 
@@ -138,4 +160,43 @@ macro_rules! events {
         }
         $(impl From<$ty> for $name { fn from(inner: $ty) -> Self { Self::$case(inner) } })+
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[allow(dead_code)]
+    struct Paid {
+        card: u64,
+        by: Way,
+        id: uuid::Uuid,
+    }
+
+    #[derive(Debug, Deserialize)]
+    enum Way {
+        Card,
+    }
+
+    #[test]
+    fn what_is_wrong_with_json_is_told_without_what_it_holds() {
+        let id = "00000000-0000-0000-0000-000000000007";
+        for (payload, says) in [
+            (r#"{"card": "tok_secret"}"#.to_owned(), "expected u64 at line 1 column 21"),
+            (r#"{"card": "secret, expected secret"}"#.to_owned(), "expected u64 at line 1 column 34"),
+            (r#"{"card": 1, "by": "secret"}"#.to_owned(), "expected `Card` at line 1 column 26"),
+            (r#"{"card": 1, "by": "Card", "id": "secret"}"#.to_owned(), "it does not fit at line 1 column 40"),
+            (format!(r#"{{"card": 1, "id": "{id}"}}"#), "missing field `by` at line 1 column 57"),
+            (format!(r#"{{"card": -7, "id": "{id}"}}"#), "expected u64 at line 1 column 11"),
+            ("secret".to_owned(), "expected value at line 1 column 1"),
+            (r#"{"card": 1"#.to_owned(), "EOF while parsing an object at line 1 column 10"),
+        ] {
+            let error = serde_json::from_str::<Paid>(&payload).expect_err("does not fit");
+            assert_eq!(unread(&error), says, "{error}");
+        }
+        let value = serde_json::json!({"card": "secret"});
+        let error = serde_json::from_value::<Paid>(value).expect_err("does not fit");
+        assert_eq!(unread(&error), "expected u64");
+    }
 }

@@ -31,7 +31,7 @@ pub mod wire;
 
 pub use clock::Clock;
 pub use envelope::{Cause, Envelope, MAX_ENVELOPE_BYTES, Message, Sealer, TraceContext, Tracer, Unfit};
-pub use event::{Event, EventType, Events};
+pub use event::{Event, EventType, Events, unread};
 pub use failure::{Class, Failure, Outcome, chain};
 pub use handler::{Effect, Handler, IdempotencyKey, Record, Retrying, With, retrying, with};
 pub use store::{

@@ -142,7 +142,7 @@ fn structured(topic: &str, record: &RawRecord) -> Result<Envelope, Malformed> {
         rest: BTreeMap<String, serde_json::Value>,
     }
     let payload = record.payload.as_ref().ok_or(Malformed::Missing("the payload"))?;
-    let whole: Whole<'_> = serde_json::from_slice(payload).map_err(|e| Malformed::Structured(e.to_string()))?;
+    let whole: Whole<'_> = serde_json::from_slice(payload).map_err(|e| Malformed::Structured(crate::unread(&e)))?;
     let data = whole.data.ok_or(Malformed::Missing("data"))?;
     let key = match (whole.partitionkey, &record.key) {
         (Some(key), _) => key,

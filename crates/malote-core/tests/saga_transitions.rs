@@ -81,7 +81,7 @@ fn saga() -> Saga<()> {
 }
 
 /// What can happen, as seen from the step at which the saga stands.
-const HAPPENINGS: [&str; 17] = [
+const HAPPENINGS: [&str; 18] = [
     "start",
     "done",
     "refused",
@@ -98,6 +98,7 @@ const HAPPENINGS: [&str; 17] = [
     "a person: skip, with the answer",
     "a person: skip, without one",
     "a person: compensate",
+    "a person: turn back",
     "a person: abandon",
 ];
 
@@ -171,6 +172,7 @@ fn input(it: &Instance<()>, what: &str) -> Input {
         "a person: skip, with the answer" => person(Deed::Skip { step: leg.to_string(), answer: Some("{}".into()) }),
         "a person: skip, without one" => person(Deed::Skip { step: leg.to_string(), answer: None }),
         "a person: compensate" => person(Deed::Compensate),
+        "a person: turn back" => person(Deed::TurnBack),
         "a person: abandon" => person(Deed::Abandon),
         other => panic!("{other} cannot happen"),
     }

@@ -3,13 +3,14 @@
 
 mod purchase;
 
-use malote_core::EventType;
 use malote_core::saga::{
     Address, Command, CommandType, Mistake, OperationId, Outline, Saga, Status, compensation, each, step,
 };
 use malote_core::topology::{Flow, Reaction, Route, ServiceFlow};
+use malote_core::{Event, EventType};
 use malote_testkit::saga::given;
 use purchase::*;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 fn reserve(name: &str) -> malote_core::saga::Step<Purchase, CreateOrder> {
@@ -18,6 +19,34 @@ fn reserve(name: &str) -> malote_core::saga::Step<Purchase, CreateOrder> {
 
 fn undo() -> malote_core::saga::Compensation<Purchase, CancelOrder> {
     compensation(|p: &Purchase| CancelOrder { order: p.order.clone() })
+}
+
+/// Answered alike whether it is done or not.
+#[derive(Serialize, Deserialize)]
+struct Ask;
+#[derive(Serialize, Deserialize)]
+struct Answered;
+
+impl Event for Ask {
+    const TYPE: &'static str = "ask.v1";
+    fn key(&self) -> String {
+        String::new()
+    }
+}
+impl Event for Answered {
+    const TYPE: &'static str = "answer.v1";
+    fn key(&self) -> String {
+        String::new()
+    }
+}
+impl std::fmt::Display for Answered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("no")
+    }
+}
+impl Command for Ask {
+    type Done = Answered;
+    type Refused = Answered;
 }
 
 fn mistakes(saga: Saga<Purchase>) -> Vec<Mistake> {
@@ -53,6 +82,10 @@ fn a_definition_that_cannot_be_meant_is_refused_with_a_text_that_helps() {
     assert_eq!(
         mistakes(saga().step(reserve("a").undone_by(undo()).nothing_to_undo())),
         [Mistake::Contradiction(text("a"))]
+    );
+    assert_eq!(
+        mistakes(saga().step(step("a", |_: &Purchase| Ask).nothing_to_undo())),
+        [Mistake::OneAnswer(text("a"), text("answer.v1"))]
     );
     assert_eq!(
         mistakes(saga().step(reserve("a").undone_by(undo()).undone_by(undo()))),

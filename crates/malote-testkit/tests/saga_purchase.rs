@@ -121,11 +121,29 @@ fn a_person_may_retry_skip_compensate_and_abandon_where_that_makes_sense() {
         })
         .then_step("reserve stock#porto", "skipped");
     assert_eq!(story.instance().state.reservations["porto"], "by hand");
-    story.when_person(Deed::Compensate).then_step("authorise payment", "undoing");
+    story.when_person(Deed::TurnBack).then_step("authorise payment", "undoing");
     assert!(story.asked(Direction::Undo) > 0);
     story.when_person(Deed::Compensate).then_denied("being undone already");
     story.when_person(Deed::Abandon);
     assert_eq!(story.instance().status, Status::Abandoned);
     assert_eq!(story.timers(), []);
     story.when_person(Deed::Retry { step: None }).then_denied("it is abandoned");
+}
+
+#[test]
+fn whoever_calls_it_off_does_so_up_to_the_pivot_only() {
+    let saga = buy();
+    let mut story = given(&saga, purchase());
+    story
+        .when::<CreateOrder>(Ok(OrderCreated { order: order() }))
+        .when::<ReserveStock>(Ok(StockReserved { order: order(), reservation: "r".into() }))
+        .when::<AuthorisePayment>(Ok(PaymentAuthorised { order: order(), authorisation: "a".into() }))
+        .then_step("capture payment", "asked")
+        .when_person(Deed::TurnBack)
+        .then_denied("past the pivot")
+        .when::<CapturePayment>(Ok(PaymentCaptured { order: order(), cents: 1_500 }))
+        .when_person(Deed::TurnBack)
+        .then_denied("past the pivot");
+    assert_eq!(story.asked(Direction::Undo), 0);
+    confirmed!(&saga).when_person(Deed::TurnBack).then_denied("it is completed");
 }

@@ -260,7 +260,9 @@ pub fn letter(order: Uuid, about: About) -> (&'static str, String) {
     let (subject, text) = match about {
         About::Confirmed => ("Your order is confirmed", "is paid and confirmed; we are having it delivered"),
         About::Rejected => ("Your order was not accepted", "was not accepted: the payment was refused"),
-        About::Cancelled => ("Your order was cancelled", "was cancelled; nothing was charged"),
+        About::Cancelled => {
+            ("Your order was cancelled", "was cancelled; if anything was charged, it is being given back")
+        }
         About::Correction => (
             "A correction: your order was taken back",
             "was confirmed, and has been taken back since; what was charged is being given back",

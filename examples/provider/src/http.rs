@@ -155,6 +155,10 @@ async fn answer<T: DeserializeOwned>(
         }
         (_, Err(bad)) => return Answer::refused(400, "BAD_REQUEST", &bad.body_text()).into_response(),
     };
+    if matches!(&body, Request::Void(undo) | Request::Refund(undo) if undo.operation == key) {
+        return Answer::refused(400, "BAD_REQUEST", "a request cannot undo itself: use a key of its own")
+            .into_response();
+    }
     // in a task of its own: a client that has gone away does not stop what it has asked for
     match tokio::spawn(provider.work(key, body)).await {
         Ok(Ok(Seen::Answer(answer))) => answer.into_response(),

@@ -195,6 +195,8 @@ async fn what_was_done_is_undone_by_the_key_that_did_it() {
     provider.authorised("a1", "tok_ok").await;
     assert_eq!(provider.undo("/voids", "v1", "a1").await.unwrap().1["status"], "VOIDED");
     assert_eq!(provider.undo("/voids", "v2", "a1").await.unwrap().1["status"], "VOIDED");
+    let (status, itself) = provider.undo("/voids", "v1b", "v1b").await.unwrap();
+    assert_eq!((status, &itself["code"]), (400, &json!("BAD_REQUEST")));
     let authorisation = provider.authorised("a2", "tok_ok").await;
     provider.capture("c2", &authorisation).await.unwrap();
     assert_eq!(provider.undo("/voids", "v3", "a2").await.unwrap().1["code"], "CAPTURED");

@@ -106,9 +106,9 @@ impl Asking {
             None => {
                 let says = format!(
                     "it is written down as act {number}, and no process has dealt with it within {} s; it is done as \
-                     soon as one runs that has code for {} version {}. Do not ask again: `malote saga show {}` tells \
-                     what came of it",
-                    self.wait, saga.definition, saga.version, saga.id
+                     soon as one runs that has code for {} version {}. Do not ask again: `malote audit` tells what \
+                     came of it",
+                    self.wait, saga.definition, saga.version
                 );
                 self.print(found, deed, Some(number), "open", says.clone(), &says)?;
                 Ok(if planted::is("cli-open-is-done") { End::Fine } else { End::Open })

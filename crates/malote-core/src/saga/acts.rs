@@ -20,7 +20,8 @@ impl<S> Turn<'_, S> {
         match deed {
             Deed::Retry { step } => self.retry(step.as_deref()),
             Deed::Skip { step, answer } => self.skip(&step, answer.as_deref().map(str::as_bytes)),
-            Deed::Compensate => self.compensate(),
+            Deed::Compensate => self.compensate(true),
+            Deed::TurnBack => self.compensate(crate::planted::is("saga-turns-back-past-pivot")),
             Deed::Abandon => self.abandon(),
         }
     }
@@ -109,11 +110,14 @@ impl<S> Turn<'_, S> {
         }
     }
 
-    fn compensate(&mut self) {
+    fn compensate(&mut self, past_the_pivot: bool) {
         if self.it.heading == Direction::Undo {
             return self.deny("it is being undone already: retry or skip what is open, or abandon it");
         }
         if !self.may_turn_back() {
+            if !past_the_pivot {
+                return self.deny("past the pivot, from where it goes forward only");
+            }
             let lacking = self.cannot_be_undone();
             if !lacking.is_empty() {
                 let names = lacking.join(", ");

@@ -46,6 +46,9 @@ pub enum Mistake {
     /// Two compensations that answers could not tell apart.
     #[error("two compensations of {0:?} send {1}: their answers could not be told apart")]
     TwoUndos(String, String),
+    /// A refusal would be taken for its contrary.
+    #[error("{0:?} is answered by {1} both when it is done and when it is refused: give the refusal a type of its own")]
+    OneAnswer(String, String),
     /// The deadline leaves no time.
     #[error("{0:?} waits no time for its answer: .within(…) has to be longer than nothing")]
     NoTime(String),
@@ -79,6 +82,7 @@ impl<S> Saga<S> {
         self.check_names(&mut mistakes);
         self.check_pivot(&mut mistakes);
         self.check_compensations(&mut mistakes);
+        self.check_answers(&mut mistakes);
         self.check_waits(&mut mistakes);
         match mistakes.is_empty() {
             true => Ok(()),
@@ -136,10 +140,17 @@ impl<S> Saga<S> {
         }
     }
 
+    fn check_answers(&self, mistakes: &mut Vec<Mistake>) {
+        for (_, step) in self.steps() {
+            let types = step.exchanges().map(|exchange| &exchange.types);
+            let alike = types.filter(|types| types.refused.as_ref().is_some_and(|no| no.name == types.done.name));
+            mistakes.extend(alike.map(|types| Mistake::OneAnswer(step.name.clone(), types.done.name.clone())));
+        }
+    }
+
     fn check_waits(&self, mistakes: &mut Vec<Mistake>) {
         for (_, step) in self.steps() {
-            let exchanges = std::iter::once(&step.forward).chain(step.undos.iter().map(|undo| &undo.exchange));
-            let mut waits = exchanges.filter_map(|exchange| exchange.patience.deadline);
+            let mut waits = step.exchanges().filter_map(|exchange| exchange.patience.deadline);
             if waits.any(|deadline| deadline.is_zero()) {
                 mistakes.push(Mistake::NoTime(step.name.clone()));
             }

@@ -1,7 +1,7 @@
 //! A command and its answers with their types forgotten: what [`advance`](super::Saga::advance) works with.
 
 use super::{Command, CommandType, Sent};
-use crate::{Envelope, Message, Unfit, retry::Policy};
+use crate::{Envelope, Message, Unfit, retry::Policy, unread};
 use chrono::DateTime;
 use std::time::Duration;
 use uuid::Uuid;
@@ -111,7 +111,7 @@ impl<S> Exchange<S> {
 }
 
 fn decode<T: serde::de::DeserializeOwned>(kind: &str, payload: &[u8]) -> Result<T, String> {
-    serde_json::from_slice(payload).map_err(|error| format!("the payload is not a {kind}: {error}"))
+    serde_json::from_slice(payload).map_err(|error| format!("the payload is not a {kind}: {}", unread(&error)))
 }
 
 /// Checks a command before it counts as asked: what cannot be delivered must not be waited for.

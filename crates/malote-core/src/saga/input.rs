@@ -58,8 +58,11 @@ pub enum Deed {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         answer: Option<String>,
     },
-    /// Turn back.
+    /// Turn back; after the pivot, undo what can be undone on request.
     Compensate,
+    /// Turn back, as long as the saga does so by itself: not once the pivot has been asked for. What a customer
+    /// may do who calls it off.
+    TurnBack,
     /// Give it up as it stands.
     Abandon,
 }
@@ -70,7 +73,7 @@ impl Deed {
         match self {
             Self::Retry { step } => step.as_deref(),
             Self::Skip { step, .. } => Some(step),
-            Self::Compensate | Self::Abandon => None,
+            Self::Compensate | Self::TurnBack | Self::Abandon => None,
         }
     }
 
@@ -80,6 +83,7 @@ impl Deed {
             Self::Retry { .. } => "retry",
             Self::Skip { .. } => "skip",
             Self::Compensate => "compensate",
+            Self::TurnBack => "turn back",
             Self::Abandon => "abandon",
         }
     }

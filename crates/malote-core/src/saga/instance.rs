@@ -291,7 +291,7 @@ impl Leg {
 
 /// A stored state that is not the saga's.
 #[derive(Debug, thiserror::Error)]
-#[error("the state of saga {saga} cannot be read as version {version} of {definition}: {source}")]
+#[error("the state of saga {saga} cannot be read as version {version} of {definition}: {why}")]
 pub struct UnreadableState {
     /// The instance.
     pub saga: Uuid,
@@ -300,8 +300,7 @@ pub struct UnreadableState {
     /// Its version.
     pub version: u32,
     /// What is wrong.
-    #[source]
-    pub source: serde_json::Error,
+    pub why: String,
 }
 
 impl Stored {
@@ -309,8 +308,9 @@ impl Stored {
     pub fn into_typed<S: DeserializeOwned>(self) -> Result<Instance<S>, UnreadableState> {
         match serde_json::from_str(&self.state) {
             Ok(state) => Ok(self.with(state).1),
-            Err(source) => {
-                Err(UnreadableState { saga: self.id, definition: self.definition, version: self.version, source })
+            Err(error) => {
+                let (saga, why) = (self.id, crate::unread(&error));
+                Err(UnreadableState { saga, definition: self.definition, version: self.version, why })
             }
         }
     }

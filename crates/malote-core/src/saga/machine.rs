@@ -31,8 +31,8 @@ impl<S: Serialize + DeserializeOwned + 'static> Machine for Saga<S> {
     fn begin_stored(&self, id: Uuid, state: String) -> Result<Stored, UnreadableState> {
         let read = serde_json::from_str(&state);
         match read {
-            Ok(state) => self.begin(id, state).into_stored().map_err(|source| self.unreadable(id, source)),
-            Err(source) => Err(self.unreadable(id, source)),
+            Ok(state) => self.begin(id, state).into_stored().map_err(|error| self.unreadable(id, &error)),
+            Err(error) => Err(self.unreadable(id, &error)),
         }
     }
 
@@ -40,7 +40,7 @@ impl<S: Serialize + DeserializeOwned + 'static> Machine for Saga<S> {
         let mut open: Instance<S> = instance.clone().into_typed()?;
         let decision = self.advance(&mut open, input);
         let id = open.id;
-        *instance = open.into_stored().map_err(|source| self.unreadable(id, source))?;
+        *instance = open.into_stored().map_err(|error| self.unreadable(id, &error))?;
         Ok(decision)
     }
 
@@ -52,7 +52,7 @@ impl<S: Serialize + DeserializeOwned + 'static> Machine for Saga<S> {
 }
 
 impl<S> Saga<S> {
-    fn unreadable(&self, saga: Uuid, source: serde_json::Error) -> UnreadableState {
-        UnreadableState { saga, definition: self.name.clone(), version: self.version, source }
+    fn unreadable(&self, saga: Uuid, error: &serde_json::Error) -> UnreadableState {
+        UnreadableState { saga, definition: self.name.clone(), version: self.version, why: crate::unread(error) }
     }
 }

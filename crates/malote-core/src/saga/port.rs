@@ -88,8 +88,9 @@ pub trait SagaStore: Store {
     /// The definitions and versions of instances that have not ended, with their number.
     fn sagas_under_way(&self) -> impl Future<Output = Result<Vec<(String, u32, u64)>, StoreError>> + Send;
 
-    /// Acts that nobody has dealt with, the oldest first, at most `most`: their numbers.
-    fn open_acts(&self, most: u32) -> impl Future<Output = Result<Vec<i64>, StoreError>> + Send;
+    /// Acts that nobody has dealt with, the oldest first, at most `most` of those numbered above `after`: their
+    /// numbers.
+    fn open_acts(&self, after: i64, most: u32) -> impl Future<Output = Result<Vec<i64>, StoreError>> + Send;
 
     /// Takes an act to deal with it in this transaction; none where it is dealt with, or somebody else
     /// is at it just now.

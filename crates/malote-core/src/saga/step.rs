@@ -261,6 +261,11 @@ impl<S> StepDef<S> {
         }
     }
 
+    /// Everything that is asked for it, and to undo it.
+    pub fn exchanges(&self) -> impl Iterator<Item = &Exchange<S>> {
+        std::iter::once(&self.forward).chain(self.undos.iter().map(|undo| &undo.exchange))
+    }
+
     /// Whether it can be undone without a person's asking.
     pub fn undoes_itself(&self) -> bool {
         self.undos.iter().any(|undo| !undo.on_request)

@@ -10,9 +10,9 @@ use malote_core::{
 use sqlx::Row;
 
 impl Inner {
-    pub(super) async fn open_acts(&self, most: u32) -> Result<Vec<i64>, sqlx::Error> {
+    pub(super) async fn open_acts(&self, after: i64, most: u32) -> Result<Vec<i64>, sqlx::Error> {
         let mut session = self.session().await?;
-        let rows = self.sql.open_acts.query().bind(i64::from(most)).fetch_all(&mut *session).await?;
+        let rows = self.sql.open_acts.query().bind(after).bind(i64::from(most)).fetch_all(&mut *session).await?;
         session.done().await?;
         rows.iter().map(|row| row.try_get("id")).collect()
     }

@@ -34,8 +34,8 @@ impl SagaStore for Postgres {
         let under_way = self.inner.sagas_under_way().await;
         under_way.map_err(|error| self.inner.failed("asking which sagas are under way", error))
     }
-    async fn open_acts(&self, most: u32) -> Result<Vec<i64>, StoreError> {
-        let numbers = self.inner.open_acts(most).await;
+    async fn open_acts(&self, after: i64, most: u32) -> Result<Vec<i64>, StoreError> {
+        let numbers = self.inner.open_acts(after, most).await;
         numbers.map_err(|error| self.inner.failed("looking for acts on sagas", error))
     }
     async fn take_act(&self, tx: &mut Tx, id: i64) -> Result<Option<AskedDeed>, StoreError> {

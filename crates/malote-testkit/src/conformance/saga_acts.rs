@@ -40,8 +40,9 @@ pub async fn an_act_is_dealt_with_once<S: FullStore>(store: S) {
     assert!(insert(&store, &saga).await);
     let id = store.ask_deed(&by("ana", "the bank says so"), saga.id, &skip()).await.unwrap();
     let later = store.ask_deed(&by("ana", "enough"), saga.id, &Deed::Compensate).await.unwrap();
-    assert_eq!(store.open_acts(10).await.unwrap(), [id, later]);
-    assert_eq!(store.open_acts(1).await.unwrap(), [id]);
+    assert_eq!(store.open_acts(0, 10).await.unwrap(), [id, later]);
+    assert_eq!(store.open_acts(0, 1).await.unwrap(), [id]);
+    assert_eq!(store.open_acts(id, 10).await.unwrap(), [later], "those behind it");
     assert_eq!(store.status().await.unwrap().open_acts, 2);
     assert_eq!(store.deed_outcome(id).await.unwrap(), None);
 
@@ -51,7 +52,7 @@ pub async fn an_act_is_dealt_with_once<S: FullStore>(store: S) {
     assert_eq!(taken, AskedDeed { id, saga: saga.id, act: by("ana", "the bank says so"), deed: skip() });
     store.answer_act(&mut tx, &taken, &DeedOutcome { denied: false, says: "never".into() }).await.unwrap();
     tx.rollback().await.unwrap();
-    assert_eq!(store.open_acts(1).await.unwrap(), [id]);
+    assert_eq!(store.open_acts(0, 1).await.unwrap(), [id]);
     assert!(store.audit(10).await.unwrap().is_empty());
 
     let (start, mut racers) = (Arc::new(Barrier::new(MANY)), JoinSet::new());
@@ -70,7 +71,7 @@ pub async fn an_act_is_dealt_with_once<S: FullStore>(store: S) {
     let says = format!("running, says {}", dealt[0]);
     let outcome = store.deed_outcome(id).await.unwrap().unwrap();
     assert_eq!(outcome, DeedOutcome { denied: false, says: says.clone() });
-    assert_eq!(store.open_acts(10).await.unwrap(), [later]);
+    assert_eq!(store.open_acts(0, 10).await.unwrap(), [later]);
 
     deal(&store, later, "it has ended", true).await.unwrap();
     assert!(store.deed_outcome(later).await.unwrap().unwrap().denied);
@@ -105,7 +106,7 @@ pub async fn an_act_that_cannot_be_is_refused<S: FullStore>(store: S) {
     assert_eq!(prune(&store, Prune::Sagas(Duration::ZERO), 10).await, 1);
     assert!(refused(&good, saga.id).await.contains("removed"));
     assert_eq!(store.deed_outcome(dealt).await.unwrap(), None, "it went with the saga");
-    assert_eq!(store.open_acts(10).await.unwrap(), [open], "somebody still has to say no");
+    assert_eq!(store.open_acts(0, 10).await.unwrap(), [open], "somebody still has to say no");
     assert!(deal(&store, open, "it is gone", true).await.is_some());
     assert_eq!(prune(&store, Prune::Tombstones(Duration::ZERO), 10).await, 1);
     assert_eq!(store.deed_outcome(open).await.unwrap(), None);

@@ -87,7 +87,7 @@ fn strange(operation: OperationId, dice: &mut fastrand::Rng) -> OperationId {
 fn person<S: Kept>(run: &mut Run<'_, '_, S>, dice: &mut fastrand::Rng) {
     let legs: Vec<_> = run.world.instance.legs.iter().map(|leg| (leg.id.clone(), leg.direction())).collect();
     let Some((leg, direction)) = dice.choice(&legs).cloned() else { return };
-    let deed = match dice.u8(0..10) {
+    let deed = match dice.u8(0..11) {
         0..3 => Deed::Retry { step: None },
         3..6 => Deed::Retry { step: Some(leg.to_string()) },
         6..8 => {
@@ -99,6 +99,7 @@ fn person<S: Kept>(run: &mut Run<'_, '_, S>, dice: &mut fastrand::Rng) {
             }
         }
         8 => Deed::Compensate,
+        9 => Deed::TurnBack,
         _ => Deed::Abandon,
     };
     run.act(deed);

@@ -30,11 +30,12 @@ pub(super) fn what_may_be_done(possible: &[Deed], input: &Input, decision: &Deci
     let told = possible.iter().any(|may| match (may, deed) {
         (Deed::Retry { .. }, Deed::Retry { step: None }) => true,
         (Deed::Skip { step, .. }, Deed::Skip { step: other, .. }) => step == other,
+        (Deed::Compensate, Deed::TurnBack) => true,
         (may, deed) => may == deed,
     });
     match (told, &decision.verdict) {
-        // an answer may be missing, or none
-        (true, Verdict::Denied(why)) if !matches!(deed, Deed::Skip { .. }) => {
+        // an answer may be missing, or none; to turn back is to compensate as long as nothing is asked of people
+        (true, Verdict::Denied(why)) if !matches!(deed, Deed::Skip { .. } | Deed::TurnBack) => {
             broken("an act that is offered is possible", format!("{deed:?} was denied: {why}"))
         }
         (false, Verdict::Acted) => broken("an act that is possible is offered", format!("{deed:?}")),

@@ -119,7 +119,7 @@ impl<S: FullStore> Coordinator<S> {
 /// How an instance stands, in a line.
 fn stands(instance: &Stored) -> String {
     let mut says = instance.status.as_str().to_owned();
-    let waits: Vec<String> = instance.pending().chain(instance.open()).map(|leg| leg.id.to_string()).collect();
+    let waits: Vec<String> = instance.waiting().iter().map(ToString::to_string).collect();
     if !waits.is_empty() {
         says = format!("{says}: {}", waits.join(", "));
     }
@@ -143,6 +143,7 @@ impl<S: FullStore> Desk<S> {
         let store = coordinator.outbox.store();
         let part = format!("{} saga versions", coordinator.service);
         let (mut looked, mut said): (Option<Instant>, Option<Instant>) = (None, None);
+        let mut seen = 0;
         let every = if malote_core::planted::is("saga-versions-said-once") { Duration::MAX } else { SAID };
         while !beat.stop().is_cancelled() {
             beat.working();
@@ -151,8 +152,12 @@ impl<S: FullStore> Desk<S> {
                 // whoever looks at the store learns which versions nobody has code for any more
                 store.define_sagas(&coordinator.outlines()).await?;
             }
-            for id in store.open_acts(MOST).await? {
-                // one that cannot be dealt with stays open, where people see it, and keeps no other waiting
+            // one that cannot be dealt with stays open, where people see it, and keeps no other waiting: each look
+            // goes on behind the last one's, and begins again after the newest
+            let acts = store.open_acts(seen, MOST).await?;
+            let more = acts.len() == MOST as usize && !malote_core::planted::is("saga-acts-oldest-only");
+            seen = if more { acts[acts.len() - 1] } else { 0 };
+            for id in acts {
                 if let Err(error) = coordinator.deal_with(id).await {
                     tracing::error!(service = %coordinator.service, act = id, "{}", malote_core::chain(&error));
                 }

@@ -23,6 +23,7 @@ use malote_core::{
         Stored, Timer, VERSION, Verdict, What, timer_id,
     },
     topology::{Reaction, Route},
+    unread,
 };
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -391,6 +392,6 @@ fn timer_of(envelope: &Envelope) -> Outcome<To> {
 }
 
 fn opened<T: serde::de::DeserializeOwned>(envelope: &Envelope) -> Outcome<T> {
-    let why = |error| Failure::reject(format!("the payload is not a {}: {error}", envelope.kind));
+    let why = |error| Failure::reject(format!("the payload is not a {}: {}", envelope.kind, unread(&error)));
     serde_json::from_slice(&envelope.payload).map_err(why)
 }

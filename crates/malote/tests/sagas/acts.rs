@@ -13,6 +13,7 @@ on_each_store!(
     a_person_has_a_saga_undone_or_gives_it_up,
     what_cannot_be_done_is_denied_with_the_reason,
     an_act_waits_for_a_process_that_can_do_it,
+    acts_that_wait_for_another_process_keep_no_act_waiting,
 );
 
 fn act() -> Act {
@@ -127,5 +128,20 @@ async fn an_act_waits_for_a_process_that_can_do_it<S: TestStore>() {
     ended(&sagas, id, Status::Abandoned).await;
     assert!(!place.order.deed_outcome(number).await.unwrap().unwrap().denied);
     assert_eq!(place.shop.times(Charge::TYPE, id), 0);
+    running.stop().await;
+}
+
+async fn acts_that_wait_for_another_process_keep_no_act_waiting<S: TestStore>() {
+    let Some(place) = Place::<S>::fresh().await else { return };
+    // the next release has begun one; more acts on it than one look takes
+    let newer = place.buy(&place.sagas([purchase(2, Patience::default())])).await;
+    for _ in 0..300 {
+        place.order.ask_deed(&act(), newer, &Deed::Retry { step: None }).await.unwrap();
+    }
+    let sagas = place.sagas([purchase(1, Patience::default())]);
+    let running = start(Runtime::new().with(place.coordinator(&sagas))).await;
+    let own = place.buy(&sagas).await;
+    assert!(!ask(&place.order, own, &Deed::Abandon).await.denied);
+    assert_eq!(place.order.status().await.unwrap().open_acts, 300, "and those still wait");
     running.stop().await;
 }

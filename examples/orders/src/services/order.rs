@@ -204,7 +204,7 @@ async fn call_off(State(edge): State<Edge>, id: Result<Path<Uuid>, PathRejection
     mark.execute(&mut *tx).await.map_err(|error| store_error(&edge.db, "marking an order", error))?;
     tx.commit().await?;
     let act = Act { actor: "customer".into(), reason: "asked for it by POST /orders/ID/cancel".into() };
-    let outcome = edge.sagas.act(&act, id, &Deed::Compensate).await?;
+    let outcome = edge.sagas.act(&act, id, &Deed::TurnBack).await?;
     let now = edge.find(id).await?.ok_or_else(|| api::unknown_order(id))?;
     match outcome.denied {
         true => match now.too_late()? {

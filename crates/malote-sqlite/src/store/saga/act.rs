@@ -9,8 +9,8 @@ use malote_core::{
 };
 use sqlx::{Row, query, sqlite::SqliteRow};
 
-pub(super) async fn open(store: &Sqlite, most: u32) -> Result<Vec<i64>, StoreError> {
-    let numbers = sqlx::query_scalar(include_str!("../../../sql/open_acts.sql")).bind(most);
+pub(super) async fn open(store: &Sqlite, after: i64, most: u32) -> Result<Vec<i64>, StoreError> {
+    let numbers = sqlx::query_scalar(include_str!("../../../sql/open_acts.sql")).bind(after).bind(most);
     numbers.fetch_all(&store.0.readers).await.map_err(failed("looking for acts on sagas"))
 }
 

@@ -33,8 +33,8 @@ impl SagaStore for Sqlite {
     async fn sagas_under_way(&self) -> Result<Vec<(String, u32, u64)>, StoreError> {
         inspect::sagas_under_way(self).await
     }
-    async fn open_acts(&self, most: u32) -> Result<Vec<i64>, StoreError> {
-        act::open(self, most).await
+    async fn open_acts(&self, after: i64, most: u32) -> Result<Vec<i64>, StoreError> {
+        act::open(self, after, most).await
     }
     async fn take_act(&self, tx: &mut Tx, id: i64) -> Result<Option<AskedDeed>, StoreError> {
         act::take(tx, id).await
