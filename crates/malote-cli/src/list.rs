@@ -31,6 +31,8 @@ impl Listing {
         // one more shows whether there are more
         let looked = self.place.look(async |store: &Store| ask(store, self.most + 1).await).await?;
         let Looked { answers, several, failed } = looked;
+        // where nobody answered, nothing can be said to be empty
+        let answered = !answers.is_empty();
         let mut rows = Vec::new();
         for Of { service, row: mut of_one } in answers {
             if of_one.len() > self.most as usize {
@@ -40,7 +42,9 @@ impl Listing {
             rows.extend(of_one.into_iter().map(|row| Of { service: service.clone(), row }));
         }
         // with one of several away it is still to be seen whose rows these are
-        list(&rows, several, self.json)?;
+        if self.json || answered {
+            list(&rows, several, self.json)?;
+        }
         Ok(if failed.is_empty() { End::Fine } else { End::Unusable })
     }
 }

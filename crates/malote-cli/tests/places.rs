@@ -287,3 +287,12 @@ fn on_a_terminal_an_act_is_asked_for_first() {
     let (out, _) = ended(&answered(""), 0);
     assert!(out.contains("no dead letters discarded") && !out.contains("[y/N]"), "{out}");
 }
+
+#[test]
+fn what_could_not_be_asked_is_not_said_to_be_empty() {
+    let files = folder(&[("text.db", "no database")]);
+    for look in [&["relay"][..], &["parked"], &["dead", "list"], &["outbox"], &["audit"]] {
+        let (out, err) = ended(&malote(files.path(), &[look, &["--store", "text.db"]].concat()), 2);
+        assert!(out.is_empty() && err.contains("text"), "{look:?}: {out}{err}");
+    }
+}

@@ -5,5 +5,5 @@ SELECT l.topic, l.key, (l.due_at IS NOT NULL OR l.held) AS busy
   FROM malote.lane l
   JOIN unnest($2::text[], $3::text[]) AS asked (topic, key) ON l.topic = asked.topic AND l.key = asked.key
  WHERE l.consumer = $1
- ORDER BY l.topic, l.key
+ ORDER BY l.topic COLLATE "C", l.key COLLATE "C"
    FOR KEY SHARE OF l

@@ -5,7 +5,7 @@ WITH lane AS MATERIALIZED (
       JOIN (SELECT topic, key, count(*) AS handled FROM unnest($2::text[], $3::text[]) AS a (topic, key) GROUP BY 1, 2)
            AS asked ON l.topic = asked.topic AND l.key = asked.key
      WHERE l.consumer = $1 AND l.dead > 0
-     ORDER BY l.topic, l.key
+     ORDER BY l.topic COLLATE "C", l.key COLLATE "C"
        FOR NO KEY UPDATE OF l
 )
 UPDATE malote.lane l

@@ -22,7 +22,8 @@ WITH cursor AS MATERIALIZED (
 SELECT (SELECT count(*) FROM pending) AS counted, c.high, handed_out.last,
        (SELECT coalesce(sum(upper(gap) - lower(gap)), 0)::int8 FROM unnest(c.gaps) AS gap) AS gaps,
        oldest.type, oldest.key,
-       greatest(0, extract(epoch FROM malote.clock() - oldest.created_at))::float8 AS oldest_seconds
+       CASE WHEN oldest.created_at IS NOT NULL
+            THEN greatest(0, extract(epoch FROM malote.clock() - oldest.created_at))::float8 END AS oldest_seconds
   FROM cursor c
  CROSS JOIN (SELECT CASE WHEN is_called THEN last_value ELSE 0 END AS last FROM malote.outbox_seq_seq) AS handed_out
   LEFT JOIN oldest ON true

@@ -182,6 +182,13 @@ pub(crate) fn classify(error: &(dyn Error + Send + Sync + 'static)) -> Class {
     Class::Transient
 }
 
+/// Whether a COMMIT was refused by a constraint or a trigger that is checked late.
+pub(crate) fn blames_rows(error: &StoreError) -> bool {
+    let Some(Problem::Database(error)) = error.source.downcast_ref() else { return false };
+    class_of_commit(error) == Class::Transient
+        && sqlstate(error).is_some_and(|state| state.starts_with("23") || state.starts_with("42"))
+}
+
 /// Whether the connection that said this should be replaced, and with it those that are as old: the
 /// server is gone or stopping, or has been demoted and takes no writes.
 pub(crate) fn spoils_connection(error: &sqlx::Error) -> bool {

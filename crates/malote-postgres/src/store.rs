@@ -156,6 +156,10 @@ impl Store for Postgres {
         error::classify(error)
     }
 
+    fn blames_rows(&self, error: &StoreError) -> bool {
+        error.class == Class::Final || (!planted::is("refusal-is-away") && error::blames_rows(error))
+    }
+
     async fn admit(&self, tx: &mut Tx, consumer: &str, events: &[Admission]) -> Result<Vec<bool>, StoreError> {
         self.inner.admit(tx, consumer, events).await
     }

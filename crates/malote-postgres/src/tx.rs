@@ -30,7 +30,8 @@ pub struct Tx {
     appended: bool,
     /// Attempts that have begun and not ended.
     attempts: u32,
-    has_savepoint: bool,
+    /// How many those were at the savepoint, once there is one.
+    at_savepoint: Option<u32>,
     /// Where the clean-up runs, wherever this is dropped.
     runtime: Handle,
 }
@@ -53,7 +54,7 @@ impl Tx {
             inner,
             appended: false,
             attempts: 0,
-            has_savepoint: false,
+            at_savepoint: None,
             runtime: Handle::current(),
         })
     }
@@ -189,7 +190,7 @@ impl Transaction for Tx {
     }
 
     async fn set_savepoint(&mut self) -> Result<(), StoreError> {
-        let moved = std::mem::replace(&mut self.has_savepoint, true);
+        let moved = self.at_savepoint.replace(self.attempts).is_some();
         self.savepoint(match moved {
             true => "RELEASE SAVEPOINT malote_member; SAVEPOINT malote_member",
             false => "SAVEPOINT malote_member",
@@ -198,8 +199,8 @@ impl Transaction for Tx {
     }
 
     async fn undo_to_savepoint(&mut self) -> Result<(), StoreError> {
-        // attempts that were given up half-way are undone with the rest
-        self.attempts = 0;
+        // attempts that were given up half-way since then are undone with the rest
+        self.attempts = if planted::is("unended-forgotten") { 0 } else { self.at_savepoint.unwrap_or(0) };
         self.savepoint("ROLLBACK TO SAVEPOINT malote_member").await
     }
 

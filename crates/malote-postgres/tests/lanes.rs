@@ -11,6 +11,7 @@ use malote_core::{
     RawRecord, Settled, ToPark,
 };
 use malote_postgres::Postgres;
+use sqlx::Executor;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -123,4 +124,51 @@ async fn a_lane_that_was_left_empty_is_ended_by_a_claim() {
         }
     })
     .await;
+}
+
+/// Lanes with dead letters that a consumer sees passing, before something is put into them and claimed.
+async fn passing(store: &Postgres, keys: &[&str]) -> (malote_postgres::Tx, Vec<Parked>) {
+    for key in keys {
+        let make = "INSERT INTO malote.lane (consumer, topic, key, dead) VALUES ($1, 'things', $2, 2)";
+        sqlx::query(make).bind(CONSUMER).bind(key).execute(store.pool()).await.unwrap();
+    }
+    let mut consumer = store.begin(sealer()).await.unwrap();
+    let lanes: Vec<Lane> = keys.iter().map(|key| lane(key)).collect();
+    let seen = store.lanes(&mut consumer, CONSUMER, &lanes).await.unwrap();
+    assert!(seen.iter().all(|state| *state == LaneState::Passing), "{seen:?}");
+    // somebody redrives what is dead
+    park(store, keys).await;
+    let heads = claim(store, keys.len()).await;
+    (consumer, heads)
+}
+
+/// What is redriven ends while a consumer counts what it handled in the same lanes.
+async fn counting(store: Postgres) {
+    let (mut consumer, heads) = passing(&store, &["B", "a"]).await;
+    let mut attempt = store.begin(sealer()).await.unwrap();
+    store.settle(&mut attempt, &heads[0], &Ending::Done).await.unwrap();
+    let lanes = [lane("a"), lane("B")];
+    let (passed, settled) = tokio::join!(store.pass(&mut consumer, CONSUMER, &lanes), async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let settled = store.settle(&mut attempt, &heads[1], &Ending::Done).await;
+        attempt.commit().await.and(settled)
+    });
+    settled.unwrap();
+    passed.unwrap();
+    consumer.commit().await.unwrap();
+}
+
+/// Where capital letters come after small ones, too.
+#[tokio::test]
+async fn lanes_are_locked_in_one_order_in_any_collation() {
+    let Some(url) = malote_testkit::servers::fresh_database("store") else { return };
+    let name = malote_testkit::servers::unique("sorted");
+    let make =
+        format!("CREATE DATABASE {name} TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US' LOCALE 'C.UTF-8'");
+    Postgres::connect(&url).await.unwrap().pool().execute(sqlx::AssertSqlSafe(make)).await.unwrap();
+    let sorted = format!("{}/{name}", url.rsplit_once('/').unwrap().0);
+    for url in [url, sorted] {
+        let store = common::migrated(Postgres::builder(url).connections(24)).await;
+        in_time(counting(store)).await;
+    }
 }

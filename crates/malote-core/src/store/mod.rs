@@ -38,6 +38,12 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// What an error means that came out of a handler by `?`.
     fn classify(&self, error: &(dyn Error + Send + Sync + 'static)) -> Class;
 
+    /// Whether a COMMIT that failed was refused over what the transaction had written (a constraint that is
+    /// checked late), and not because the store is away.
+    fn blames_rows(&self, error: &StoreError) -> bool {
+        error.class == Class::Final
+    }
+
     /// Remembers that `consumer` handles these events, in the order given; says of each whether it is new.
     fn admit(
         &self,

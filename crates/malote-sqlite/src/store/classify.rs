@@ -46,6 +46,11 @@ pub(super) fn is_busy(error: &sqlx::Error) -> bool {
     matches!(primary(error), Some(code::BUSY | code::LOCKED))
 }
 
+/// Whether the statement asks for what is not there.
+pub(super) fn is_mistake(error: &sqlx::Error) -> bool {
+    primary(error) == Some(code::ERROR)
+}
+
 fn of_sqlx(error: &sqlx::Error) -> Class {
     let depends_on_others =
         [code::CONSTRAINT_UNIQUE, code::CONSTRAINT_PRIMARYKEY, code::CONSTRAINT_FOREIGNKEY, code::CONSTRAINT_ROWID];
@@ -75,9 +80,14 @@ pub(super) fn of_commit(error: &sqlx::Error) -> Class {
     match primary(error) {
         Some(code::BUSY | code::LOCKED) => Class::Conflict,
         Some(code::FULL) => Class::Transient,
-        Some(code::CONSTRAINT) => Class::Final,
+        Some(code::CONSTRAINT) => of_sqlx(error),
         _ => Class::Unknown,
     }
+}
+
+/// Whether a COMMIT was refused by a constraint that is checked late.
+pub(super) fn blames_rows(error: &StoreError) -> bool {
+    error.source.downcast_ref().and_then(primary) == Some(code::CONSTRAINT)
 }
 
 /// What an error means that came out of a handler; the first of its causes that is known decides.

@@ -230,6 +230,9 @@ impl Store for Sqlite {
     fn classify(&self, error: &(dyn Error + Send + Sync + 'static)) -> Class {
         classify::of(error)
     }
+    fn blames_rows(&self, error: &StoreError) -> bool {
+        error.class == Class::Final || (!planted::is("refusal-is-away") && classify::blames_rows(error))
+    }
     async fn admit(&self, tx: &mut Tx, consumer: &str, events: &[Admission]) -> Result<Vec<bool>, StoreError> {
         inbox::admit(tx, consumer, events).await
     }

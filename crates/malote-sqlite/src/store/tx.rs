@@ -4,7 +4,7 @@
 //! up on a commit stops waiting for it, and it is done all the same.
 
 use super::{Sqlite, classify, failed, lock::Locked};
-use malote_core::{Class, Envelope, Event, Message, Sealer, StoreError, Transaction, Unfit, When};
+use malote_core::{Class, Envelope, Event, Message, Sealer, StoreError, Transaction, Unfit, When, planted};
 use sqlx::{Executor, SqliteConnection};
 use std::{
     fmt,
@@ -23,12 +23,13 @@ pub struct Tx {
     appended: bool,
     /// Attempts that have begun and not ended.
     attempts: u32,
-    has_savepoint: bool,
+    /// How many those were at the savepoint, once there is one.
+    at_savepoint: Option<u32>,
 }
 
 pub(super) async fn begin(store: &Sqlite, sealer: Sealer) -> Result<Tx, StoreError> {
     let locked = store.lock().await?;
-    Ok(Tx { locked, store: store.clone(), sealer, appended: false, attempts: 0, has_savepoint: false })
+    Ok(Tx { locked, store: store.clone(), sealer, appended: false, attempts: 0, at_savepoint: None })
 }
 
 impl Tx {
@@ -163,18 +164,19 @@ impl Transaction for Tx {
     }
 
     async fn set_savepoint(&mut self) -> Result<(), StoreError> {
-        let moved = std::mem::replace(&mut self.has_savepoint, true);
+        let moved = self.at_savepoint.replace(self.attempts).is_some();
         self.savepoint(match moved {
             true => "RELEASE SAVEPOINT malote_member; SAVEPOINT malote_member",
             false => "SAVEPOINT malote_member",
         })
         .await
+        .map_err(ended)
     }
 
     async fn undo_to_savepoint(&mut self) -> Result<(), StoreError> {
-        // attempts that were given up half-way are undone with the rest
-        self.attempts = 0;
-        self.savepoint("ROLLBACK TO SAVEPOINT malote_member").await
+        // attempts that were given up half-way since then are undone with the rest
+        self.attempts = if planted::is("unended-forgotten") { 0 } else { self.at_savepoint.unwrap_or(0) };
+        self.savepoint("ROLLBACK TO SAVEPOINT malote_member").await.map_err(ended)
     }
 
     fn sealer(&mut self) -> &mut Sealer {
@@ -215,6 +217,12 @@ impl Sqlite {
         self.0.appended.notify_waiters();
         self.0.appended.notify_one();
     }
+}
+
+/// A savepoint that is not there any more: with some errors SQLite rolls back the whole transaction by itself.
+fn ended(error: StoreError) -> StoreError {
+    let is_gone = error.source.downcast_ref().is_some_and(classify::is_mistake);
+    StoreError { class: if is_gone { Class::Final } else { error.class }, ..error }
 }
 
 /// What the failure of a COMMIT means.

@@ -207,7 +207,11 @@ pub(super) async fn handled<S: FullStore>(store: &S) -> Vec<String> {
 pub async fn status_tells_what_waits<S: FullStore>(store: S) {
     let status = store.status().await.unwrap();
     assert_eq!((status.outbox.pending, status.outbox.last, status.consumers.len()), (0, 0, 0));
+    assert_eq!((status.outbox.oldest_seconds, status.scheduled_late_seconds), (None, None), "nothing has no age");
     assert_eq!(status.tables.0, status.tables.1);
+    dies(&store, &envelope("z"), "never").await;
+    let status = store.status().await.unwrap();
+    assert_eq!((status.consumers[0].dead, status.consumers[0].oldest_parked_seconds), (1, None));
     commit(&store, &["a", "b", "c"]).await;
     let who = Incarnation(Uuid::now_v7());
     let Taken::Mine { lease, .. } = store.take_lease("ledger", who, LONG).await.unwrap() else { panic!("not free") };
@@ -235,7 +239,7 @@ pub async fn status_tells_what_waits<S: FullStore>(store: S) {
     assert!(relay.lease_seconds.is_some_and(|left| left > 500.0));
     let consumer = &status.consumers[0];
     assert_eq!((consumer.name.as_str(), consumer.parked_keys, consumer.parked_messages), (CONSUMER, 1, 2));
-    assert_eq!((consumer.held_keys, consumer.dead, status.relay_dead, status.scheduled), (0, 1, 1, 2));
+    assert_eq!((consumer.held_keys, consumer.dead, status.relay_dead, status.scheduled), (0, 2, 1, 2));
     assert!(consumer.oldest_parked_seconds.is_some());
     assert!(status.scheduled_late_seconds.is_some_and(|late| late >= 0.0));
     let scheduled = store.scheduled(10).await.unwrap();

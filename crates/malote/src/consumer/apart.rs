@@ -39,6 +39,14 @@ pub(super) enum Came {
     Handled(Vec<Envelope>, Option<Lane>),
 }
 
+/// Undoes what failed. Where the whole transaction has ended with that, it takes the others along.
+pub(super) async fn undo(tx: &mut impl Transaction, fault: &Fault) -> Result<(), Trouble> {
+    tx.undo_to_savepoint().await.map_err(|error| match Trouble::after_handler(error) {
+        Trouble::Message(_) => Trouble::Message(fault.clone()),
+        away => away,
+    })
+}
+
 impl<S: FullStore> Consumer<S> {
     /// Runs all of these; those that fail are undone, and parked or given up.
     pub(super) async fn run_apart(
@@ -52,14 +60,14 @@ impl<S: FullStore> Consumer<S> {
         let mut failed = None;
         while !left.is_empty() {
             if failed.is_none() {
-                tx.set_savepoint().await?;
+                tx.set_savepoint().await.map_err(Trouble::after_handler)?;
             }
             let (stretch, mut rest) = left.split_at(length.min(left.len()));
             match self.run_stretch(tx, stretch, &written.lanes).await? {
                 Err((_, fault)) if fault.is_conflict() => return Err(Trouble::Message(fault)),
                 Err((n, fault)) => {
                     if !malote_core::planted::is("apart-not-undone") {
-                        tx.undo_to_savepoint().await?;
+                        undo(tx, &fault).await?;
                     }
                     (length, failed) = (if malote_core::planted::is("apart-not-redone") { 0 } else { n }, Some(fault));
                     left = &left[n - length..];

@@ -167,7 +167,7 @@ impl<S: FullStore> Consumer<S> {
         let mut tx = self.begin().await?;
         match self.run_all(&mut tx, members, apart).await {
             Ok(tally) => {
-                tx.commit().await.map_err(Trouble::at_commit)?;
+                tx.commit().await.map_err(|error| Trouble::at_commit(&self.service.store, error))?;
                 self.count(tally.handled, tally.duplicates);
                 if tally.parked {
                     self.parked.notify_one();
@@ -222,13 +222,13 @@ impl<S: FullStore> Consumer<S> {
         let (store, name, Written { out, park, dead, passing, .. }) =
             (&self.service.store, &*self.service.name, written);
         if !park.is_empty() {
-            store.park(tx, name, &park).await?;
+            store.park(tx, name, &park).await.map_err(Trouble::after_handler)?;
         }
         for dead in &dead {
-            store.set_aside(tx, dead).await?;
+            store.set_aside(tx, dead).await.map_err(Trouble::after_handler)?;
         }
         if !passing.is_empty() {
-            store.pass(tx, name, &passing).await?;
+            store.pass(tx, name, &passing).await.map_err(Trouble::after_handler)?;
         }
         if malote_core::planted::is("said-apart") {
             for said in out.chunks(50) {
@@ -237,7 +237,7 @@ impl<S: FullStore> Consumer<S> {
                 apart.commit().await?;
             }
         } else if !out.is_empty() {
-            tx.append(out).await.map_err(Trouble::at_commit)?;
+            tx.append(out).await.map_err(Trouble::after_handler)?;
         }
         Ok(())
     }
@@ -260,7 +260,8 @@ impl<S: FullStore> Consumer<S> {
 
     async fn runs_ended(&self, tx: &mut S::Tx, members: &[Work<'_, S>]) -> Result<(), Trouble> {
         for work in members.iter().filter(|work| work.suspect) {
-            self.service.store.run_ended(tx, &self.service.name, &work.what()).await?;
+            let ended = self.service.store.run_ended(tx, &self.service.name, &work.what()).await;
+            ended.map_err(Trouble::after_handler)?;
         }
         Ok(())
     }

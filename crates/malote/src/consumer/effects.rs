@@ -165,16 +165,17 @@ impl<S: FullStore> Consumer<S> {
         let mut tx = store.begin(self.outbox.sealer(self.cause_of(envelope))).await?;
         let is_new = store.admit(&mut tx, name, &[Admission::of(envelope)]).await? == [true];
         if is_new {
-            self.write_down(&mut tx, note).await?;
             let lanes = self.lanes(&mut tx, std::iter::once(&work.lane)).await?;
+            self.write_down(&mut tx, note).await?;
             if lanes.get(&work.lane) == Some(&LaneState::Passing) {
-                store.pass(&mut tx, name, std::slice::from_ref(&work.lane)).await?;
+                let passed = store.pass(&mut tx, name, std::slice::from_ref(&work.lane)).await;
+                passed.map_err(Trouble::after_handler)?;
             }
         }
         if work.suspect {
-            store.run_ended(&mut tx, name, &work.what()).await?;
+            store.run_ended(&mut tx, name, &work.what()).await.map_err(Trouble::after_handler)?;
         }
-        tx.commit().await.map_err(Trouble::at_commit)?;
+        tx.commit().await.map_err(|error| Trouble::at_commit(store, error))?;
         self.count(u64::from(is_new), u64::from(!is_new));
         Ok(())
     }
@@ -183,7 +184,7 @@ impl<S: FullStore> Consumer<S> {
     pub(super) async fn write_down(&self, tx: &mut S::Tx, note: Note<S>) -> Result<(), Trouble> {
         let out = note(tx).await.map_err(|failure| Trouble::Message(Fault::of(&self.service.store, failure)))?;
         if !out.is_empty() {
-            tx.append(out).await.map_err(Trouble::at_commit)?;
+            tx.append(out).await.map_err(Trouble::after_handler)?;
         }
         Ok(())
     }

@@ -16,6 +16,7 @@
 
 use super::{
     Consumer,
+    apart::undo,
     work::{Fault, Task, Trouble, Work},
 };
 use crate::{service::Service, supervise::Beat, telemetry};
@@ -216,7 +217,7 @@ impl<S: FullStore> Retrier<S> {
         let done = self.try_all(&mut tx, turns, apart).await;
         match done {
             Ok((settled, handled)) if !settled.iter().any(|one| matches!(one, Settled::Fenced)) => {
-                tx.commit().await.map_err(Trouble::at_commit)?;
+                tx.commit().await.map_err(|error| Trouble::at_commit(&self.0.service.store, error))?;
                 self.0.count(handled, 0);
                 Ok(settled)
             }
@@ -254,11 +255,12 @@ impl<S: FullStore> Retrier<S> {
             endings.push(ending);
         }
         if !out.is_empty() {
-            tx.append(out).await.map_err(Trouble::at_commit)?;
+            tx.append(out).await.map_err(Trouble::after_handler)?;
         }
         let mut settled = Vec::new();
         for (turn, ending) in turns.iter().zip(&endings) {
-            settled.push(self.0.service.store.settle(tx, &turn.head, ending).await?);
+            let one = self.0.service.store.settle(tx, &turn.head, ending).await;
+            settled.push(one.map_err(Trouble::after_handler)?);
         }
         let handled = endings.iter().filter(|ending| matches!(ending, Ending::Done)).count();
         Ok((settled, handled as u64))
@@ -284,11 +286,11 @@ impl<S: FullStore> Retrier<S> {
         if !apart {
             return consumer.react(tx, envelope, *handler).instrument(span).await.map(Ok).map_err(Trouble::Message);
         }
-        tx.set_savepoint().await?;
+        tx.set_savepoint().await.map_err(Trouble::after_handler)?;
         let outcome = consumer.react(tx, envelope, *handler).instrument(span).await;
         match &outcome {
             Err(fault) if fault.is_conflict() => return outcome.map(Ok).map_err(Trouble::Message),
-            Err(_) => tx.undo_to_savepoint().await?,
+            Err(fault) => undo(tx, fault).await?,
             Ok(_) => {}
         }
         Ok(outcome)
@@ -348,10 +350,11 @@ impl<S: FullStore> Retrier<S> {
     }
 
     async fn settle(&self, mut tx: S::Tx, head: &Parked, ending: &Ending) -> Result<Settled, Trouble> {
-        let settled = self.0.service.store.settle(&mut tx, head, ending).await?;
+        let store = &self.0.service.store;
+        let settled = store.settle(&mut tx, head, ending).await.map_err(Trouble::after_handler)?;
         match settled {
             Settled::Fenced => tx.rollback().await?,
-            _ => tx.commit().await.map_err(Trouble::at_commit)?,
+            _ => tx.commit().await.map_err(|error| Trouble::at_commit(store, error))?,
         }
         if matches!((ending, &settled), (Ending::Done, Settled::Next(_) | Settled::Rest)) {
             self.0.count(1, 0);

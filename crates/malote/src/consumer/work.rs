@@ -148,7 +148,7 @@ pub(super) enum Trouble {
 }
 
 /// Why an attempt at a message went wrong.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Fault {
     pub(super) class: Class,
     pub(super) why: String,
@@ -163,12 +163,25 @@ impl From<StoreError> for Trouble {
 }
 
 impl Trouble {
-    /// An error of the store where the message may be to blame: its rows, its deferred constraints.
-    pub(super) fn at_commit(error: StoreError) -> Self {
+    /// An error of the store after a handler has run, where the message may be to blame: what it has to say,
+    /// an error that it swallowed.
+    pub(super) fn after_handler(error: StoreError) -> Self {
         match error.class {
-            Class::Final => Self::Message(Fault::of_class(Class::Final, &Failure::from(error).to_string())),
+            Class::Final if !malote_core::planted::is("swallowed-is-away") => Self::of_message(error),
             _ => error.into(),
         }
+    }
+
+    /// An error of COMMIT, where the message may be to blame: its deferred constraints.
+    pub(super) fn at_commit<S: Store>(store: &S, error: StoreError) -> Self {
+        match store.blames_rows(&error) {
+            true => Self::of_message(error),
+            false => error.into(),
+        }
+    }
+
+    fn of_message(error: StoreError) -> Self {
+        Self::Message(Fault::of_class(error.class, &Failure::from(error).to_string()))
     }
 
     pub(super) fn class(&self) -> Class {
