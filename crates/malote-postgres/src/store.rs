@@ -5,7 +5,7 @@ use malote_core::{
     Admission, Class, Dead, Incarnation, Lease, Read, Saved, Sealer, Store, StoreError, Taken, planted,
     relay::{Cursor, Window},
 };
-use sqlx::{PgConnection, PgPool, Postgres as Db, pool::PoolConnection, postgres::PgConnectOptions};
+use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres as Db, pool::PoolConnection, postgres::PgConnectOptions};
 use std::{
     error::Error,
     ops::{Deref, DerefMut},
@@ -69,7 +69,7 @@ impl Postgres {
     /// # Errors
     /// When no connection can be had.
     pub async fn begin(&self, sealer: Sealer) -> Result<Tx, StoreError> {
-        Tx::begin(self.inner.clone(), sealer).await
+        Tx::begin(self.inner.clone(), sealer, None).await
     }
 }
 
@@ -82,12 +82,30 @@ impl Inner {
 
     /// A transaction on a connection of the pool.
     pub(crate) async fn begin(&self) -> Result<sqlx::Transaction<'static, Db>, sqlx::Error> {
+        self.begin_bounded(None).await
+    }
+
+    /// A transaction on a connection of the pool, of which no statement goes on for longer than that. All in one
+    /// message.
+    pub(crate) async fn begin_bounded(
+        &self,
+        most: Option<Duration>,
+    ) -> Result<sqlx::Transaction<'static, Db>, sqlx::Error> {
         // Read committed, whatever the database's default is: `admit` and the lanes reason about it.
-        if !self.behind_pooler || planted::is("statements-of-others") {
-            return self.pool.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED").await;
+        let mut begin = "BEGIN ISOLATION LEVEL READ COMMITTED".to_owned();
+        if self.behind_pooler && !planted::is("statements-of-others") {
+            // The driver names its statements, and whoever had this server connection before did so, too.
+            begin.push_str("; DEALLOCATE ALL");
         }
-        // The driver names its statements, and whoever had this server connection before did so, too.
-        self.pool.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED; DEALLOCATE ALL").await
+        if let Some(most) = most.filter(|_| !planted::is("statement-unbounded")) {
+            // A limit that the role or the database has set itself stays.
+            let most = most.as_millis().clamp(1, i32::MAX as u128);
+            begin.push_str(&format!(
+                "; SELECT set_config('statement_timeout', '{most}', true) \
+                 WHERE current_setting('statement_timeout') = '0'"
+            ));
+        }
+        self.pool.begin_with(AssertSqlSafe(begin)).await
     }
 
     /// A connection for one verb that is no part of a transaction.
@@ -147,6 +165,10 @@ impl Store for Postgres {
 
     async fn begin(&self, sealer: Sealer) -> Result<Tx, StoreError> {
         Self::begin(self, sealer).await
+    }
+
+    async fn begin_bounded(&self, sealer: Sealer, most: Duration) -> Result<Tx, StoreError> {
+        Tx::begin(self.inner.clone(), sealer, Some(most)).await
     }
 
     fn classify(&self, error: &(dyn Error + Send + Sync + 'static)) -> Class {

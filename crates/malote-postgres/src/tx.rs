@@ -11,12 +11,13 @@
 //!   believes to be in one, to roll back.
 
 use crate::{Problem, error::class_of_commit, store::Inner};
-use malote_core::{Envelope, Event, Message, Sealer, StoreError, Transaction, When, planted};
+use malote_core::{Class, Envelope, Event, Message, Sealer, StoreError, Transaction, When, planted};
 use sqlx::{Executor, PgConnection, Postgres as Db};
 use std::{
     fmt,
     ops::{Deref, DerefMut},
     sync::Arc,
+    time::Duration,
 };
 use tokio::runtime::Handle;
 use uuid::Uuid;
@@ -32,18 +33,21 @@ pub struct Tx {
     attempts: u32,
     /// How many those were at the savepoint, once there is one.
     at_savepoint: Option<u32>,
+    /// Whether its statements have a time limit.
+    bounded: bool,
     /// Where the clean-up runs, wherever this is dropped.
     runtime: Handle,
 }
 
 impl Tx {
-    pub(crate) async fn begin(inner: Arc<Inner>, sealer: Sealer) -> Result<Self, StoreError> {
-        let open = match inner.begin().await {
+    /// No statement goes on for longer than `most`, where that is given.
+    pub(crate) async fn begin(inner: Arc<Inner>, sealer: Sealer, most: Option<Duration>) -> Result<Self, StoreError> {
+        let open = match inner.begin_bounded(most).await {
             // The pool does not test connections before use. Nothing has been done yet, so when this
             // one turns out to be dead the next, which is a fresh one, may do it.
             Err(error) if matches!(error, sqlx::Error::Io(_) | sqlx::Error::Database(_)) => {
                 inner.trust.learn(&error);
-                inner.begin().await
+                inner.begin_bounded(most).await
             }
             begun => begun,
         };
@@ -55,6 +59,7 @@ impl Tx {
             appended: false,
             attempts: 0,
             at_savepoint: None,
+            bounded: most.is_some(),
             runtime: Handle::current(),
         })
     }
@@ -104,7 +109,12 @@ impl Tx {
         if self.attempts > 0 {
             return Err(Problem::Unended.while_doing("committing a transaction"));
         }
-        let statement = if planted::is("commit-unchecked") { "COMMIT AND CHAIN" } else { "SELECT; COMMIT AND CHAIN" };
+        // A limit would end the wait for a synchronous copy, too, and the commit would count as done without it.
+        let statement = match self.bounded {
+            _ if planted::is("commit-unchecked") => "COMMIT AND CHAIN",
+            true => "SET LOCAL statement_timeout = 0; COMMIT AND CHAIN",
+            false => "SELECT; COMMIT AND CHAIN",
+        };
         let committed = Executor::execute(&mut *self, statement).await;
         if let Err(error) = committed {
             let class = class_of_commit(&error);
@@ -201,7 +211,15 @@ impl Transaction for Tx {
     async fn undo_to_savepoint(&mut self) -> Result<(), StoreError> {
         // attempts that were given up half-way since then are undone with the rest
         self.attempts = if planted::is("unended-forgotten") { 0 } else { self.at_savepoint.unwrap_or(0) };
-        self.savepoint("ROLLBACK TO SAVEPOINT malote_member").await
+        const UNDO: &str = "ROLLBACK TO SAVEPOINT malote_member";
+        match self.savepoint(UNDO).await {
+            // of a statement that nobody waits for any more, and that has failed: the driver hands its error to
+            // whoever comes next, and has sent nothing
+            Err(error) if error.class == Class::Transient && !planted::is("error-of-another") => {
+                self.savepoint(UNDO).await
+            }
+            done => done,
+        }
     }
 
     fn sealer(&mut self) -> &mut Sealer {

@@ -289,6 +289,12 @@ impl<S: Store> Service<S> {
         kind.and_then(|kind| self.routes.get(kind)).and_then(|entry| entry.policy).unwrap_or(self.settings.retry)
     }
 
+    /// The longest time that an attempt at anything may take.
+    pub(crate) fn longest(&self) -> Duration {
+        let each = self.routes.values().map(|entry| entry.policy.unwrap_or(self.settings.retry).deadline);
+        each.max().unwrap_or(self.settings.retry.deadline)
+    }
+
     /// For edges: begins transactions in which this service speaks.
     pub fn outbox(&self) -> Outbox<S> {
         Outbox::new(&self.name, self.store.clone())

@@ -35,6 +35,17 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Begins a transaction that can write. Giving up on the future leaves no transaction open.
     fn begin(&self, sealer: Sealer) -> impl Future<Output = Result<Self::Tx, StoreError>> + Send;
 
+    /// Begins a transaction of which no statement goes on for longer than `most`, where the database can wait
+    /// for somebody else: a handler's deadline alone does not end a statement that has been sent.
+    fn begin_bounded(
+        &self,
+        sealer: Sealer,
+        most: Duration,
+    ) -> impl Future<Output = Result<Self::Tx, StoreError>> + Send {
+        let _ = most;
+        self.begin(sealer)
+    }
+
     /// What an error means that came out of a handler by `?`.
     fn classify(&self, error: &(dyn Error + Send + Sync + 'static)) -> Class;
 

@@ -162,7 +162,7 @@ impl<S: FullStore> Consumer<S> {
     /// Writes down what came of a call, once.
     async fn record(&self, work: &Work<'_, S>, envelope: &Envelope, note: Note<S>) -> Result<(), Trouble> {
         let (store, name) = (&self.service.store, &*self.service.name);
-        let mut tx = store.begin(self.outbox.sealer(self.cause_of(envelope))).await?;
+        let mut tx = self.begin_for(self.cause_of(envelope)).await?;
         let is_new = store.admit(&mut tx, name, &[Admission::of(envelope)]).await? == [true];
         if is_new {
             let lanes = self.lanes(&mut tx, std::iter::once(&work.lane)).await?;

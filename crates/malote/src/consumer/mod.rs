@@ -42,6 +42,9 @@ use work::{Trouble, Work};
 /// A record over which processes died so many times is given up.
 const DEATHS: u32 = 3;
 
+/// A statement may take so long in any case: those of a whole batch are longer than a handler's.
+const STATEMENT: Duration = Duration::from_secs(5);
+
 /// Handles what comes for one service in one process.
 pub(crate) struct Consumer<S: Store> {
     service: Arc<Service<S>>,
@@ -138,7 +141,13 @@ impl<S: FullStore> Consumer<S> {
     }
 
     async fn begin(&self) -> Result<S::Tx, StoreError> {
-        self.service.store.begin(self.outbox.sealer(Cause::default())).await
+        self.begin_for(Cause::default()).await
+    }
+
+    /// A transaction for handlers: none of its statements outlasts the longest that one of them may take.
+    async fn begin_for(&self, cause: Cause) -> Result<S::Tx, StoreError> {
+        let most = self.service.longest().max(STATEMENT);
+        self.service.store.begin_bounded(self.outbox.sealer(cause), most).await
     }
 
     fn now(&self) -> DateTime<Utc> {

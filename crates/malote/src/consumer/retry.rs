@@ -22,8 +22,8 @@ use super::{
 use crate::{service::Service, supervise::Beat, telemetry};
 use futures::{StreamExt, stream};
 use malote_core::{
-    BoxFuture, Cause, ClaimDue, Class, Ending, Envelope, Failed, FullStore, Incarnation, Parked, Settled, Store,
-    StoreError, Transaction,
+    BoxFuture, ClaimDue, Class, Ending, Envelope, Failed, FullStore, Incarnation, Parked, Settled, Store, StoreError,
+    Transaction,
     retry::{Next, Then},
 };
 use std::{
@@ -69,9 +69,8 @@ impl<S: FullStore> Retrier<S> {
     pub(crate) async fn run(&self) -> Result<(), StoreError> {
         let Consumer { service, who, beat, stop, parked, .. } = &self.0;
         let settings = &service.settings;
-        let longest = service.routes.values().map(|entry| entry.policy.unwrap_or(settings.retry).deadline).max();
         // the last attempt of a shared transaction, then one of those for which there was no time
-        let holds = longest.unwrap_or_default() * 2 + MARGIN;
+        let holds = service.longest() * 2 + MARGIN;
         let ask = ClaimDue { who: *who, most: LANES, holds, budget: settings.budget };
         while !stop.is_cancelled() {
             beat.working();
@@ -202,7 +201,7 @@ impl<S: FullStore> Retrier<S> {
         let (consumer, Turn { head, work }) = (&self.0, turn);
         if let (Task::Call(envelope, effect), None) = (&work.task, self.hopeless(turn)) {
             let note = consumer.call(envelope, *effect).await.map_err(Trouble::Message)?;
-            let mut tx = consumer.service.store.begin(consumer.outbox.sealer(consumer.cause_of(envelope))).await?;
+            let mut tx = consumer.begin_for(consumer.cause_of(envelope)).await?;
             consumer.write_down(&mut tx, note).await?;
             return self.settle(tx, head, &Ending::Done).await;
         }
@@ -338,7 +337,7 @@ impl<S: FullStore> Retrier<S> {
     }
 
     async fn settle_alone(&self, work: &Work<'_, S>, head: &Parked, ending: &Ending) -> Result<Settled, StoreError> {
-        let mut tx = self.0.service.store.begin(self.0.outbox.sealer(Cause::default())).await?;
+        let mut tx = self.0.begin().await?;
         if let Some(notice) = self.notice(&mut tx, work, ending) {
             tx.append(vec![notice]).await?;
         }
