@@ -114,6 +114,7 @@ statements!(
     lock_dead,
     lock_empty,
     lock_lane,
+    lock_lanes,
     look,
     make_inbox_partition,
     make_lane,
