@@ -299,6 +299,8 @@ impl<S: FullStore> Consumer<S> {
             Ok(()) => self.within(envelope, handler.handle(envelope, tx)).await,
             Err(failure) => Err(failure),
         };
+        // what the next one did would be lost with it
+        let handled = handled.and_then(|said| tx.check().map(|()| said).map_err(Failure::from));
         let out = match handled {
             Ok(sealed) => Ok(sealed),
             Err(failure) => {
