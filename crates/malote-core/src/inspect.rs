@@ -17,6 +17,9 @@ pub type Asked<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
 /// Looks at a store, and acts on it for a person.
 pub trait Inspect: Send + Sync + 'static {
+    /// The version of malote's tables, 0 where there are none, and the one that this library knows. The only look
+    /// that works whatever version they are of.
+    fn tables(&self) -> Asked<'_, (i64, i64)>;
     /// How everything stands, in bounded time.
     fn status(&self) -> Asked<'_, Status>;
     /// Rows of the outbox that are kept, by position, at most `most`.

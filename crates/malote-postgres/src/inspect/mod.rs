@@ -15,7 +15,7 @@ mod saga;
 mod status;
 
 use crate::{
-    Postgres, lane,
+    Postgres, lane, migrate,
     record::text,
     store::{Inner, Session},
 };
@@ -27,10 +27,16 @@ use malote_core::{
     },
     saga::{Deed, DeedOutcome, LogRow, Outline, SagaFilter, SagaRow, Stored},
 };
-use sqlx::{Executor, Postgres as Db, postgres::PgArguments, query::Query};
+use sqlx::{Executor, Postgres as Db, Row, postgres::PgArguments, query::Query};
 use uuid::Uuid;
 
 impl Inspect for Postgres {
+    fn tables(&self) -> Asked<'_, (i64, i64)> {
+        Box::pin(async move {
+            let version = self.told("looking for malote's tables", self.inner.version().await)?;
+            Ok((version, migrate::KNOWN))
+        })
+    }
     fn status(&self) -> Asked<'_, Status> {
         Box::pin(async move { self.told("asking how everything stands", self.inner.status().await) })
     }
@@ -128,6 +134,21 @@ impl Postgres {
 }
 
 impl Inner {
+    /// The version of the tables; 0 where there are none.
+    async fn version(&self) -> Result<i64, sqlx::Error> {
+        let mut session = self.session().await?;
+        let asked = self.sql.doctor_version.query().fetch_one(&mut *session).await;
+        let code = |error: &sqlx::Error| error.as_database_error().and_then(|e| e.code()).map(Into::<String>::into);
+        match asked {
+            Err(error) if matches!(code(&error).as_deref(), Some("42P01" | "3F000")) => Ok(0),
+            Err(error) => Err(error),
+            Ok(row) => {
+                session.done().await?;
+                row.try_get("version")
+            }
+        }
+    }
+
     /// A transaction to look around in.
     async fn look_around(&self) -> Result<Session, sqlx::Error> {
         let mut tx = self.begin().await?;

@@ -12,7 +12,7 @@ mod status;
 pub(super) use acts::write_down;
 pub(super) use saga::sagas_under_way;
 
-use super::{Sqlite, dead};
+use super::{Sqlite, dead, failed, migrate};
 use malote_core::{
     Dead,
     inspect::{
@@ -24,6 +24,13 @@ use malote_core::{
 use uuid::Uuid;
 
 impl Inspect for Sqlite {
+    fn tables(&self) -> Asked<'_, (i64, i64)> {
+        Box::pin(async move {
+            let doing = "looking for malote's tables";
+            let mut reader = self.reader(doing).await?;
+            Ok((status::version(&mut reader).await.map_err(failed(doing))?, migrate::KNOWN))
+        })
+    }
     fn status(&self) -> Asked<'_, Status> {
         Box::pin(status::status(self))
     }
