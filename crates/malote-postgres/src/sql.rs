@@ -103,6 +103,7 @@ statements!(
     last_position,
     list_audit,
     list_dead,
+    list_open_acts,
     list_outbox,
     list_parked,
     list_saga_definitions,

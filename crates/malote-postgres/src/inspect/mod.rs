@@ -25,7 +25,7 @@ use malote_core::{
         Act, Acted, Asked, AuditRow, DeadRow, Filter, Finding, Inspect, OutboxRow, ParkedRow, Redrive, Replay,
         ScheduledRow, Status,
     },
-    saga::{Deed, DeedOutcome, LogRow, Outline, SagaFilter, SagaRow, Stored},
+    saga::{Deed, DeedOutcome, LogRow, OpenDeed, Outline, SagaFilter, SagaRow, Stored},
 };
 use sqlx::{Executor, Postgres as Db, Row, postgres::PgArguments, query::Query};
 use uuid::Uuid;
@@ -78,6 +78,9 @@ impl Inspect for Postgres {
     }
     fn ask_deed<'a>(&'a self, act: &'a Act, saga: Uuid, deed: &'a Deed) -> Asked<'a, i64> {
         Box::pin(async move { self.inner.ask_deed(act, saga, deed).await })
+    }
+    fn open_deeds(&self, saga: Uuid) -> Asked<'_, Vec<OpenDeed>> {
+        Box::pin(async move { self.told("listing acts on a saga", self.inner.list_open_acts(saga).await) })
     }
     fn deed_outcome(&self, id: i64) -> Asked<'_, Option<DeedOutcome>> {
         Box::pin(async move { self.told("asking what came of an act", self.inner.deed_outcome(id).await) })

@@ -304,7 +304,12 @@ impl<S: FullStore> Consumer<S> {
         let out = match handled {
             Ok(sealed) => Ok(sealed),
             Err(failure) => {
+                let put_off = match &failure {
+                    Failure::Error(error) => error.downcast_ref::<saga::PutOff>().map(|put_off| put_off.after),
+                    _ => None,
+                };
                 let fault = Fault::of(&self.service.store, failure);
+                let fault = Fault { defer: put_off.or(fault.defer), ..fault };
                 tracing::Span::current().record("error.type", fault.class.as_str());
                 Err(fault)
             }

@@ -19,7 +19,7 @@ use malote_core::{
         Act, Acted, Asked, AuditRow, DeadRow, Filter, Finding, Inspect, OutboxRow, ParkedRow, Redrive, Replay,
         ScheduledRow, Status,
     },
-    saga::{Deed, DeedOutcome, LogRow, Outline, SagaFilter, SagaRow, Stored},
+    saga::{Deed, DeedOutcome, LogRow, OpenDeed, Outline, SagaFilter, SagaRow, Stored},
 };
 use uuid::Uuid;
 
@@ -79,6 +79,9 @@ impl Inspect for Sqlite {
     }
     fn ask_deed<'a>(&'a self, act: &'a Act, saga: Uuid, deed: &'a Deed) -> Asked<'a, i64> {
         Box::pin(saga::ask(self, act, saga, deed))
+    }
+    fn open_deeds(&self, saga: Uuid) -> Asked<'_, Vec<OpenDeed>> {
+        Box::pin(saga::open_deeds(self, saga))
     }
     fn deed_outcome(&self, id: i64) -> Asked<'_, Option<DeedOutcome>> {
         Box::pin(saga::outcome(self, id))
