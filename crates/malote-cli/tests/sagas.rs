@@ -259,6 +259,7 @@ async fn an_answer_for_a_saga_that_is_not_there_says_so<S: TestStore>() {
     let says = parked[0]["error"].as_str().expect("an error");
     assert!(says.starts_with(&format!("saga {OTHER} of purchase is not here")), "{says}");
     assert!(place.cli.text(&["parked"]).contains("is not here"));
+    assert_eq!(parked[0]["attempts"], 0, "to wait is no attempt");
     let (_, err) = place.cli.ends(2, &["saga", "show", "7b3f"]);
     assert!(err.contains("there is no such saga"), "{err}");
     // what the page tells to do

@@ -3,7 +3,10 @@
 
 mod common;
 
-use common::*;
+use common::{
+    saga::{Bad, order, sagas},
+    *,
+};
 use malote::postgres::Postgres;
 use malote_testkit::servers::unique;
 use sqlx::{AssertSqlSafe, Executor};
@@ -20,7 +23,7 @@ const ROWS: &str = "
         VALUES ('5a110000-0000-7000-8000-000000000001', '\"compensate\"', 'ana', 'why');
     REVOKE EXECUTE ON FUNCTION malote.clock() FROM PUBLIC";
 
-const LOOKS: [&[&str]; 10] = [
+const LOOKS: [&[&str]; 11] = [
     &["status"],
     &["outbox"],
     &["parked"],
@@ -28,6 +31,7 @@ const LOOKS: [&[&str]; 10] = [
     &["dead", "show", "1", "--payload"],
     &["saga", "list"],
     &["saga", "show", "5a11"],
+    &["saga", "describe", "purchase"],
     &["relay"],
     &["scheduled"],
     &["audit"],
@@ -63,6 +67,11 @@ async fn the_rights_of_a_role_that_may_only_look_are_enough_and_not_too_many() {
     let run = async |statement: String| {
         store.pool().execute(AssertSqlSafe(statement)).await.map(drop).expect("done");
     };
+    // its definition is told by a process
+    let (bad, sagas) = (Bad::default(), sagas(&store, 1));
+    let running = order(&store, &log(files.path()).await, &bad, &sagas).await;
+    Asked::of(&url).until(&["status"], |found| rows(&found[0]["saga_versions"]) == 1).await;
+    running.stop().await;
     run(ROWS.into()).await;
     let statements = granted(&role);
     for statement in &statements {

@@ -5,7 +5,7 @@ mod common;
 
 use common::*;
 use malote::{
-    Failure, Message, Outcome, Runtime, Service, Transaction as _,
+    Failure, Message, Outcome, Runtime, Service,
     postgres::{Postgres, Tx},
     retry::Policy,
     with,
