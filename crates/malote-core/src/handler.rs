@@ -57,7 +57,8 @@ where
 pub struct With<X, F>(X, F);
 
 /// Gives a handler state: `with(limits, assess)` for `async fn assess(event, tx, limits: &Limits)`,
-/// or an effect: `with(mailer, deliver)` for `async fn deliver(event, key, mailer: &Mailer)`.
+/// or an effect: `with(mailer, deliver)` for `async fn deliver(event, key, mailer: &Mailer)`, and what
+/// records its outcome, in the way of a handler.
 pub fn with<X, F>(state: X, function: F) -> With<X, F> {
     With(state, function)
 }
@@ -188,7 +189,7 @@ where
 
 /// Writes down what came of an effect, in the transaction that marks its event as handled.
 ///
-/// Every `async fn(yielded, &mut Tx) -> Outcome<impl Events>` is one.
+/// Every `async fn(yielded, &mut Tx) -> Outcome<impl Events>` is one; with state, see [`with`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot record what the effect yields in this store",
     note = "a record is `async fn(yielded: Y, tx: &mut Tx) -> Outcome<impl Events>`"
@@ -206,5 +207,17 @@ where
 {
     fn record<'t>(&'t self, yielded: Y, tx: &'t mut S::Tx) -> BoxFuture<'t, Outcome<O>> {
         Box::pin(self(yielded, tx))
+    }
+}
+
+impl<S, F, Y, X, O> Record<S, Y, O> for With<X, F>
+where
+    S: Store,
+    O: Events,
+    X: Send + Sync + 'static,
+    F: for<'t> HandlerFnWith<'t, Y, S::Tx, X, O> + Send + Sync + 'static,
+{
+    fn record<'t>(&'t self, yielded: Y, tx: &'t mut S::Tx) -> BoxFuture<'t, Outcome<O>> {
+        Box::pin((self.1)(yielded, tx, &self.0))
     }
 }

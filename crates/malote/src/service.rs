@@ -240,6 +240,12 @@ impl<S: Store> Service<S> {
         self
     }
 
+    /// Most calls of effects under way at once; 16 unless set. What has no place waits, in order.
+    pub fn effects_at_once(mut self, most: usize) -> Self {
+        self.settings.effects = most.max(1);
+        self
+    }
+
     /// How a message that fails is tried again, and when it is given up; for handlers and effects that
     /// say nothing themselves ([`retrying`](crate::retrying)).
     pub fn retry(mut self, policy: Policy) -> Self {

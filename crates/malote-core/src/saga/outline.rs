@@ -212,6 +212,16 @@ impl Outline {
                 }
             }
         }
+        // An answer may come when the saga has turned back already; that is told of the steps that nothing
+        // else undoes.
+        for step in &self.steps {
+            let undone = step.undone_by.iter().filter(|undo| !undo.local).map(|undo| &undo.asks.command);
+            let untold: Vec<EventType> =
+                undone.filter(|undo| !routes.iter().any(|route| route.emits.contains(undo))).cloned().collect();
+            if let Some(done) = routes.iter_mut().find(|route| route.consumes == step.asks.done) {
+                done.emits.extend(untold);
+            }
+        }
         routes
     }
 

@@ -206,7 +206,7 @@ impl<S: FullStore> Consumer<S> {
         }
         for work in members {
             if let Task::Hopeless(_, why) = &work.task {
-                tracing::warn!(service = name, place = work.place, "set aside: {why}");
+                tracing::warn!(service = name, place = work.what(), "set aside: {why}");
                 written.dead.push(work.dead(name, Class::Final, why, 1, History::default()));
             }
         }

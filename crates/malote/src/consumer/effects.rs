@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A process that dies between the call and the commit calls again, with the same key. Keys go on
-//! side by side; the events of one key keep their order.
+//! side by side (underway.rs); the events of one key keep their order.
 
 use super::{
     Consumer,
@@ -15,9 +15,8 @@ use crate::{
     service::{Call, Note},
     telemetry,
 };
-use futures::{StreamExt, stream};
 use malote_core::{
-    Admission, BoxFuture, Envelope, Failed, FullStore, History, IdempotencyKey, LaneState, Transaction,
+    Admission, Envelope, Failed, FullStore, History, IdempotencyKey, LaneState, Store, Transaction,
     retry::{Next, Then},
 };
 use std::{
@@ -28,34 +27,28 @@ use tracing::Instrument;
 use uuid::Uuid;
 
 impl<S: FullStore> Consumer<S> {
-    /// Deals with a run of effects, each of which ends up called and recorded, parked or given up.
-    pub(super) async fn call_all(&self, run: Vec<Work<'_, S>>) -> ControlFlow<()> {
-        let one_by_one = run.iter().any(|work| work.suspect);
-        let mut lanes: Vec<Vec<Work<'_, S>>> = Vec::new();
-        for work in self.not_yet(run).await? {
-            match lanes.iter_mut().find(|lane| lane[0].lane == work.lane) {
-                Some(lane) => lane.push(work),
-                None => lanes.push(vec![work]),
+    /// Deals with records of one lane, in order.
+    pub(super) async fn in_turn(&self, run: Vec<Work<'_, S>>) -> ControlFlow<()> {
+        for run in alike(run) {
+            match run[0].is_effect() {
+                true => {
+                    let sifted = self.sift_all(&run).await?;
+                    let fresh = run.into_iter().zip(sifted).filter(|(_, fresh)| *fresh).map(|(work, _)| work);
+                    self.call_lane(fresh.collect()).await?;
+                }
+                false => self.handle_all(&run).await?,
             }
         }
-        let calls: Vec<BoxFuture<'_, ControlFlow<()>>> =
-            lanes.into_iter().map(|lane| Box::pin(self.call_lane(lane)) as BoxFuture<'_, _>).collect();
-        let at_once = if one_by_one { 1 } else { self.service.settings.effects };
-        let ends = stream::iter(calls).buffer_unordered(at_once).collect::<Vec<_>>().await;
-        match ends.iter().any(ControlFlow::is_break) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
+        ControlFlow::Continue(())
     }
 
-    /// Those of a run that are not known yet and whose key is free; others of a busy key go behind it.
-    async fn not_yet<'w>(&self, run: Vec<Work<'w, S>>) -> ControlFlow<(), Vec<Work<'w, S>>> {
-        let states = self.until_it_works(|| Box::pin(self.sift(&run))).await?;
-        ControlFlow::Continue(run.into_iter().zip(states).filter(|(_, fresh)| *fresh).map(|(work, _)| work).collect())
+    /// Says of each effect whether it is to be called: not if it is known, nor if its key is busy, behind
+    /// which it goes.
+    pub(super) async fn sift_all(&self, run: &[Work<'_, S>]) -> ControlFlow<(), Vec<bool>> {
+        self.until_it_works(|| Box::pin(self.sift(run))).await
     }
 
-    /// Says of each whether it is to be called; those that are to wait are parked, in the transaction
-    /// that saw their lanes busy and keeps them so.
+    /// Those that are to wait are parked in the transaction that saw their lanes busy and keeps them so.
     async fn sift(&self, run: &[Work<'_, S>]) -> Result<Vec<bool>, Trouble> {
         let (store, name) = (&self.service.store, &*self.service.name);
         let ids: Vec<Admission> = run.iter().filter_map(Work::admission).collect();
@@ -79,9 +72,13 @@ impl<S: FullStore> Consumer<S> {
         Ok(run.iter().zip(fresh).map(|(work, fresh)| fresh && is_free(work)).collect())
     }
 
-    /// The effects of one key, in order. When one fails it is parked, and the rest behind it.
-    async fn call_lane(&self, lane: Vec<Work<'_, S>>) -> ControlFlow<()> {
+    /// The effects of one key, in order. When one fails it is parked, and the rest behind it. What has not
+    /// begun at a stop is left.
+    pub(super) async fn call_lane(&self, lane: Vec<Work<'_, S>>) -> ControlFlow<()> {
         for (n, work) in lane.iter().enumerate() {
+            if self.stop.is_cancelled() && !malote_core::planted::is("stop-begins-calls") {
+                return ControlFlow::Break(());
+            }
             let deadly = match work.suspect {
                 true => self.until_it_works(|| Box::pin(self.deadly(work))).await?,
                 false => None,
@@ -188,6 +185,18 @@ impl<S: FullStore> Consumer<S> {
         }
         Ok(())
     }
+}
+
+/// Handlers and effects, each among their like, in order.
+pub(super) fn alike<S: Store>(works: Vec<Work<'_, S>>) -> Vec<Vec<Work<'_, S>>> {
+    let mut runs: Vec<Vec<Work<'_, S>>> = Vec::new();
+    for work in works {
+        match runs.last_mut() {
+            Some(run) if run[0].is_effect() == work.is_effect() => run.push(work),
+            _ => runs.push(vec![work]),
+        }
+    }
+    runs
 }
 
 /// Names the intention, the same for every attempt.

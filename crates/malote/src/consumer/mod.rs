@@ -7,8 +7,10 @@
 //!                     parked with its key ──due──▶ retry.rs ──▶ handled, parked again, or a dead letter
 //! ```
 //!
-//! Nothing is acknowledged before its transaction has committed, and a second delivery finds its
-//! inbox row and does nothing. So a record may come twice and takes effect once.
+//! Effects call the outside between transactions, side by side, while the next batches come
+//! (underway.rs). Nothing is acknowledged before its transaction has committed, nor before all that
+//! lies ahead of it in its partition (progress.rs); a second delivery finds its inbox row and does
+//! nothing. So a record may come twice and takes effect once.
 //!
 //! A message that kills the process is found so: each partition has a custodian in the store, which
 //! gives it back when it ends in good order. Whoever takes over a partition that was never given back
@@ -18,7 +20,9 @@ mod apart;
 mod batch;
 mod custody;
 mod effects;
+mod progress;
 mod retry;
+mod underway;
 mod work;
 
 pub(crate) use retry::Retrier;
@@ -30,13 +34,13 @@ use malote_core::{
     BoxFuture, Cause, Class, Delivery, FullStore, Incarnation, Place, Store, StoreError, Subscription, TransportError,
 };
 use std::{
-    collections::BTreeMap,
     ops::ControlFlow,
     sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use underway::Underway;
 use work::{Trouble, Work};
 
 /// A record over which processes died so many times is given up.
@@ -77,28 +81,56 @@ impl<S: FullStore> Consumer<S> {
     }
 
     async fn consume(&self, subscription: &mut dyn Subscription) -> Result<(), TransportError> {
+        let mut underway = Underway::of(self);
+        let ended = self.take_on(subscription, &mut underway).await;
+        // what has begun is finished and counts, however it came to an end
+        underway.all_ended().await;
+        let acknowledged = self.acknowledge(subscription, &underway.progress.settled()).await;
+        ended.and(acknowledged)
+    }
+
+    /// Takes what comes, until stopped.
+    async fn take_on<'c>(
+        &'c self,
+        subscription: &mut dyn Subscription,
+        underway: &mut Underway<'c, S>,
+    ) -> Result<(), TransportError> {
         let mut custody = Custody::default();
         loop {
-            let coming = subscription.next(self.service.settings.batch);
-            let Some(deliveries) = self.stop.run_until_cancelled(self.beat.idle(coming)).await else {
-                return Ok(());
+            let (room, idle) = (underway.room(), underway.is_empty());
+            let coming = async {
+                match idle {
+                    true => self.beat.idle(subscription.next(room)).await,
+                    false => subscription.next(room).await,
+                }
             };
-            let deliveries = deliveries?;
-            messaging::consumed(self.service.transport.system(), &self.service.name, &deliveries);
-            let handled = last_places(&deliveries);
-            if malote_core::planted::is("acknowledge-first") {
-                subscription.acknowledge(&handled).await?;
+            let deliveries = tokio::select! {
+                () = self.stop.cancelled() => return Ok(()),
+                true = underway.ended() => Vec::new(),
+                coming = coming, if room > 0 => coming?,
+            };
+            if !deliveries.is_empty() {
+                messaging::consumed(self.service.transport.system(), &self.service.name, &deliveries);
+                deliveries.iter().for_each(|delivery| underway.progress.take(&delivery.place));
+                if malote_core::planted::is("acknowledge-first") {
+                    deliveries.iter().for_each(|delivery| underway.progress.done(&delivery.place));
+                    subscription.acknowledge(&underway.progress.settled()).await?;
+                }
+                if self.handle(deliveries, &mut custody, underway).await.is_break() {
+                    return Ok(());
+                }
             }
-            if self.handle(deliveries, &mut custody).await.is_break() {
-                return Ok(());
-            }
-            self.acknowledge(subscription, &handled).await?;
+            let settled = underway.progress.settled();
+            underway.meanwhile(self.acknowledge(subscription, &settled)).await?;
             self.beat.working();
         }
     }
 
     /// Acknowledges what is done, and notes how long that took.
     async fn acknowledge(&self, subscription: &mut dyn Subscription, done: &[Place]) -> Result<(), TransportError> {
+        if done.is_empty() {
+            return Ok(());
+        }
         let begun = Instant::now();
         let acknowledged = subscription.acknowledge(done).await;
         let error = acknowledged.as_ref().err().map(|_| Class::Transient);
@@ -106,30 +138,56 @@ impl<S: FullStore> Consumer<S> {
         acknowledged
     }
 
-    /// Deals with a batch to its end; breaks off only when told to stop while the store is away.
-    async fn handle(&self, deliveries: Vec<Delivery>, custody: &mut Custody) -> ControlFlow<()> {
+    /// Deals with a batch: its handlers to their end, its effects until they are under way. Breaks off only
+    /// when told to stop while the store is away.
+    async fn handle<'c>(
+        &'c self,
+        deliveries: Vec<Delivery>,
+        custody: &mut Custody,
+        underway: &mut Underway<'c, S>,
+    ) -> ControlFlow<()> {
         let mut stalls = 0;
-        while let Err(away) = custody::take(self, custody, &deliveries).await {
+        while let Err(away) = underway.meanwhile(custody::take(self, custody, &deliveries)).await {
             stalls += 1;
-            self.stalled(&away, self.service.settings.backoff.wait(stalls, fastrand::f64())).await?;
+            let wait = self.service.settings.backoff.wait(stalls, fastrand::f64());
+            underway.meanwhile(self.stalled(&away, wait)).await?;
         }
-        let suspects: Vec<bool> = deliveries.iter().map(|delivery| custody.is_suspect(&delivery.place)).collect();
-        let mut runs: Vec<Vec<Work<'_, S>>> = Vec::new();
-        for (delivery, suspect) in deliveries.into_iter().zip(suspects) {
-            let Some(mut work) = Work::of(&self.service, delivery) else { continue };
-            work.suspect = suspect;
-            // handlers and effects keep their order among each other
-            match runs.last_mut() {
-                Some(run) if run[0].is_effect() == work.is_effect() => run.push(work),
-                _ => runs.push(vec![work]),
+        let mut works = Vec::new();
+        for delivery in deliveries {
+            let (place, suspect) = (delivery.place.clone(), custody.is_suspect(&delivery.place));
+            match Work::of(&self.service, delivery) {
+                Some(mut work) => {
+                    work.suspect = suspect;
+                    works.push(work);
+                }
+                None => underway.progress.done(&place),
             }
         }
-        for run in runs {
+        if works.iter().any(|work| work.suspect) {
+            // what a process dies over must be alone
+            underway.all_ended().await;
+            return self.one_by_one(works, underway).await;
+        }
+        let (handlers, effects) = underway.split(works);
+        underway.meanwhile(self.handle_all(&handlers)).await?;
+        handlers.iter().filter_map(|work| work.place.as_ref()).for_each(|place| underway.progress.done(place));
+        underway.begin(effects).await
+    }
+
+    /// Deals with a batch in which there are suspects, to its end.
+    async fn one_by_one<'c>(&'c self, works: Vec<Work<'c, S>>, underway: &mut Underway<'c, S>) -> ControlFlow<()> {
+        let places: Vec<Place> = works.iter().filter_map(|work| work.place.clone()).collect();
+        for run in effects::alike(works) {
             match run[0].is_effect() {
-                true => self.call_all(run).await?,
+                true => {
+                    for work in run {
+                        self.in_turn(vec![work]).await?;
+                    }
+                }
                 false => self.handle_all(&run).await?,
             }
         }
+        places.iter().for_each(|place| underway.progress.done(place));
         ControlFlow::Continue(())
     }
 
@@ -181,20 +239,4 @@ impl<S: FullStore> Consumer<S> {
             None => ControlFlow::Break(()),
         }
     }
-}
-
-/// The last place of each partition of a batch.
-fn last_places(deliveries: &[Delivery]) -> Vec<Place> {
-    let mut last: BTreeMap<(&str, i32), &Place> = BTreeMap::new();
-    for delivery in deliveries {
-        let place = &delivery.place;
-        last.entry((&place.topic, place.partition))
-            .and_modify(|p| {
-                if (p.assignment, p.offset) < (place.assignment, place.offset) {
-                    *p = place;
-                }
-            })
-            .or_insert(place);
-    }
-    last.into_values().cloned().collect()
 }

@@ -2,7 +2,7 @@
 
 use crate::service::{Call, Handle, Reactor, Service};
 use malote_core::{
-    Admission, By, Class, Dead, Delivery, Envelope, Failed, Failure, History, Lane, RawRecord, Setback, Store,
+    Admission, By, Class, Dead, Delivery, Envelope, Failed, Failure, History, Lane, Place, RawRecord, Setback, Store,
     StoreError, ToPark, cut_reason,
     inspect::ONLY_FOR,
     retry::{Next, Policy},
@@ -13,10 +13,10 @@ use std::time::Duration;
 /// One record and what it is for.
 pub(super) struct Work<'s, S: Store> {
     pub(super) task: Task<'s, S>,
-    /// Where it lay, in words.
-    pub(super) place: String,
-    /// Where it lay, for a dead letter that is named after its place.
-    at: Option<(i32, i64)>,
+    /// Where it lay; none when it comes from its lane.
+    pub(super) place: Option<Place>,
+    /// Its name where it has no id: its place, in words.
+    name: String,
     pub(super) lane: Lane,
     /// Whether it may be what its partition's last holder died over.
     pub(super) suspect: bool,
@@ -47,12 +47,11 @@ impl<'s, S: Store> Work<'s, S> {
             Err(malformed) => Task::Hopeless(None, malformed.to_string()),
         };
         let lane = match task.envelope() {
-            Some(envelope) => Lane { topic: place.topic, key: envelope.key.clone() },
+            Some(envelope) => Lane { topic: place.topic.clone(), key: envelope.key.clone() },
             // an unreadable record stands for itself
-            None => Lane { topic: place.topic, key: words.clone() },
+            None => Lane { topic: place.topic.clone(), key: words.clone() },
         };
-        let at = Some((place.partition, place.offset));
-        Some(Self { task, place: words, at, lane, suspect: false, record })
+        Some(Self { task, place: Some(place), name: words, lane, suspect: false, record })
     }
 
     /// Finds what a parked message is for.
@@ -64,7 +63,7 @@ impl<'s, S: Store> Work<'s, S> {
             }),
             Err(malformed) => Task::Hopeless(None, malformed.to_string()),
         };
-        Self { task, place: what.to_owned(), at: None, lane: lane.clone(), suspect: false, record }
+        Self { task, place: None, name: what.to_owned(), lane: lane.clone(), suspect: false, record }
     }
 
     pub(super) fn is_effect(&self) -> bool {
@@ -85,7 +84,7 @@ impl<'s, S: Store> Work<'s, S> {
 
     /// Names it in its consumer.
     pub(super) fn what(&self) -> String {
-        self.envelope().map_or_else(|| self.place.clone(), |envelope| envelope.id.to_string())
+        self.envelope().map_or_else(|| self.name.clone(), |envelope| envelope.id.to_string())
     }
 
     /// The dead letter that it becomes.
@@ -98,8 +97,8 @@ impl<'s, S: Store> Work<'s, S> {
             kind: self.kind().map(str::to_owned),
             topic: self.lane.topic.clone(),
             key: envelope.map(|e| e.key.clone()),
-            partition: self.at.map(|(partition, _)| partition),
-            offset: self.at.map(|(_, offset)| offset),
+            partition: self.place.as_ref().map(|place| place.partition),
+            offset: self.place.as_ref().map(|place| place.offset),
             class,
             reason: cut_reason(reason),
             attempts,

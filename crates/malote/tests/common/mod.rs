@@ -120,9 +120,14 @@ pub trait TestStore: FullStore {
 
 /// Publishes pings as service `asker`.
 pub async fn ask<S: TestStore>(store: &S, pings: impl IntoIterator<Item = Ping>) {
+    say(store, pings.into_iter().map(|ping| malote::Message::of(&ping).unwrap())).await;
+}
+
+/// Publishes as service `asker`, in one transaction.
+pub async fn say<S: TestStore>(store: &S, messages: impl IntoIterator<Item = malote::Message>) {
     let outbox = malote::Outbox::new("asker", store.clone());
     let mut tx = outbox.begin().await.unwrap();
-    let sealed = pings.into_iter().map(|p| tx.sealer().seal(malote::Message::of(&p).unwrap()).unwrap()).collect();
+    let sealed = messages.into_iter().map(|message| tx.sealer().seal(message).unwrap()).collect();
     tx.append(sealed).await.unwrap();
     tx.commit().await.unwrap();
 }

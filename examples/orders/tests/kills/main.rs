@@ -2,8 +2,8 @@
 //! provider fails at one request in five, records come twice and answers in another order. Judged by a
 //! checker that shares no code with any of it.
 //!
-//! In `make test` there are fewer orders; `MALOTE_SOAK_MINUTES=n` takes all of them, and begins anew until
-//! the time is over.
+//! `make test` shares them out among both stores; `MALOTE_SOAK_MINUTES=n` takes all of them on each, and begins
+//! anew until the time is over.
 #![allow(missing_docs)]
 
 mod client;
@@ -45,12 +45,12 @@ async fn a_few_orders_end_well_while_each_process_is_killed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn soak_every_order_ends_well_while_processes_are_killed_on_files() {
-    soak(Kind::files, 300).await;
+    soak(Kind::files, 700).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn soak_every_order_ends_well_while_processes_are_killed_on_servers() {
-    soak(Kind::servers, 150).await;
+    soak(Kind::servers, 300).await;
 }
 
 /// Once with `few` orders, or with a thousand as often as the time allows.
