@@ -45,6 +45,7 @@ enum Command {
     /// Show one, with its history
     Show {
         /// Its number; with several services, one that several have needs --service
+        #[arg(value_parser = number)]
         id: i64,
         /// Also headers and payload, which may be private
         #[arg(long)]
@@ -81,11 +82,16 @@ enum Command {
     },
 }
 
+/// The number of a dead letter.
+fn number(text: &str) -> Result<i64, String> {
+    text.parse().map_err(|_| "a number is expected; `malote dead list` shows them".to_owned())
+}
+
 /// Which dead letters an act is meant for.
 #[derive(clap::Args)]
 pub struct Which {
     /// Their numbers; with several services, one that several have needs --service
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", value_parser = number)]
     ids: Vec<i64>,
     /// All of them
     #[arg(long)]

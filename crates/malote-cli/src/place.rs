@@ -116,6 +116,14 @@ impl Place {
         let names: Vec<_> = found.iter().map(|(name, _)| name.clone()).collect();
         found.retain(|(found, _)| found == name);
         match found.is_empty() {
+            true if self.store.is_some() => Err(Unusable::new(
+                "--service",
+                format!(
+                    "--store (or MALOTE_STORE) names one database, that of {:?}, not of {name:?}: leave --service out, or \
+                     write {NAME} where the name stands in the URL",
+                    names.join(", ")
+                ),
+            )),
             true => {
                 Err(Unusable::new("--service", format!("there is no service {name:?} here, only {}", names.join(", "))))
             }
@@ -146,7 +154,8 @@ impl Place {
         let url = |store: &str| Url::new(store, self.schema.as_deref());
         if !store.contains(NAME) {
             let url = url(store)?;
-            return Ok(vec![(self.service.clone().unwrap_or_else(|| url.name()), url)]);
+            // `--service` picks one of those there are, here as everywhere
+            return Ok(vec![(url.name(), url)]);
         }
         let names = match &self.service {
             Some(name) => vec![name.clone()],

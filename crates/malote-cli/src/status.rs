@@ -45,7 +45,7 @@ pub async fn run(args: &Args) -> Result<End, Unusable> {
     let looked = args.place.look(async |store: &Store| store.inspect().status().await).await?;
     if args.json {
         out::json(&looked.answers.iter().map(document).collect::<Result<Vec<_>, _>>()?)?;
-    } else {
+    } else if !looked.answers.is_empty() {
         out::print(&shown(&looked.answers))?;
     }
     let late: Vec<_> = looked.answers.iter().flat_map(|of| args.too_much(of)).collect();

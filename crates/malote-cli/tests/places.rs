@@ -48,10 +48,9 @@ fn services_are_found_in_the_order_that_help_says() {
         ["f"]
     );
     assert_eq!(services(&with(at, &[deep], &["status", "--json", "--service", "b"])), ["b"]);
-    assert_eq!(
-        services(&malote(at, &["status", "--json", "--store", "told/f", "--service", "payments"])),
-        ["payments"]
-    );
+    assert_eq!(services(&malote(at, &["status", "--json", "--store", "told/f", "--service", "f"])), ["f"]);
+    let (out, err) = ended(&malote(at, &["status", "--store", "told/f", "--service", "payments"]), 2);
+    assert!(out.is_empty() && err.contains("that of \"f\", not of \"payments\""), "{err}");
     let (_, err) = ended(&malote(at, &status), 2);
     assert!(err.contains("services.b.store") && err.contains("DEEP"), "{err}");
     let (_, err) = ended(&with(at, &[deep], &["status", "--service", "z"]), 2);
