@@ -102,11 +102,13 @@ impl Acting {
             }
             Ok(outcome)
         };
-        if !self.dry_run && self.has_to_ask()? {
+        if !self.dry_run && self.has_to_ask() {
+            if !can_ask() {
+                return Ok(unasked());
+            }
             let planned = done(true).await.map_err(|(_, why)| why)?;
             if !planned.confirmed(deed, targets.len() > 1)? {
-                say("malote: nothing was done");
-                return Ok(End::Refused);
+                return Ok(not_confirmed());
             }
         }
         let outcome = match done(self.dry_run).await {
@@ -123,26 +125,24 @@ impl Acting {
         Ok(if outcome.refused.is_empty() { End::Fine } else { End::Refused })
     }
 
-    /// Whether a person at a terminal has to be asked first; it is an error where there is none.
-    fn has_to_ask(&self) -> Result<bool, Unusable> {
-        if self.yes || planted::is("cli-unasked") {
-            return Ok(false);
-        }
-        match io::stdin().is_terminal() && io::stderr().is_terminal() {
-            true => Ok(true),
-            false => Err(Unusable::new("--yes", "there is no terminal to ask at: say --yes, or --dry-run")),
-        }
+    /// Whether somebody has to be asked first.
+    fn has_to_ask(&self) -> bool {
+        !self.yes && !planted::is("cli-unasked")
     }
 
-    /// Whether one act is to be done: by --yes, or as the person at the terminal says.
-    pub fn sure(&self, stands: &str, what: &str) -> Result<bool, Unusable> {
-        if !self.has_to_ask()? {
-            return Ok(true);
+    /// Whether one act is to be done, by --yes, or as the person at the terminal says; how the command ends if not.
+    pub fn sure(&self, stands: &str, what: &str) -> Result<Option<End>, Unusable> {
+        if !self.has_to_ask() {
+            return Ok(None);
+        }
+        if !can_ask() {
+            return Ok(Some(unasked()));
         }
         say(stands);
         let question = format!("{}? [y/N] ", plain(what));
-        asked(&question, &mut io::stdin().lock(), &mut io::stderr())
-            .map_err(|error| Unusable::new("the terminal", error))
+        let yes = asked(&question, &mut io::stdin().lock(), &mut io::stderr());
+        let yes = yes.map_err(|error| Unusable::new("the terminal", error))?;
+        Ok((!yes).then(not_confirmed))
     }
 
     /// Who acts, and why.
@@ -212,6 +212,21 @@ impl Outcome {
         }
         lines
     }
+}
+
+fn can_ask() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Nobody said yes, because nobody could be asked.
+fn unasked() -> End {
+    say("malote: --yes: there is no terminal to ask at: say --yes, or --dry-run");
+    not_confirmed()
+}
+
+fn not_confirmed() -> End {
+    say("malote: nothing was done");
+    End::Refused
 }
 
 /// Whether the answer is yes.

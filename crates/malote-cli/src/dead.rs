@@ -15,6 +15,12 @@ use malote::{
     inspect::{Act, DeadRow, Filter, Redrive, Refused, Shown},
     planted,
 };
+use malote_core::{
+    Dead,
+    saga::{DEFINITION, INSTANCE, OPERATION, OperationId},
+    wire,
+};
+use serde::Serialize;
 use serde_json::json;
 use std::collections::BTreeSet;
 
@@ -39,6 +45,7 @@ enum Command {
     /// Show one, with its history
     Show {
         /// Its number; with several services, one that several have needs --service
+        #[arg(value_parser = number)]
         id: i64,
         /// Also headers and payload, which may be private
         #[arg(long)]
@@ -75,11 +82,16 @@ enum Command {
     },
 }
 
+/// The number of a dead letter.
+fn number(text: &str) -> Result<i64, String> {
+    text.parse().map_err(|_| "a number is expected; `malote dead list` shows them".to_owned())
+}
+
 /// Which dead letters an act is meant for.
 #[derive(clap::Args)]
 pub struct Which {
     /// Their numbers; with several services, one that several have needs --service
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", value_parser = number)]
     ids: Vec<i64>,
     /// All of them
     #[arg(long)]
@@ -178,11 +190,13 @@ async fn show(id: i64, payload: bool, place: &Place, as_json: bool) -> Result<En
     store.close().await;
     let (row, dead) = letter.map_err(|error| Unusable::new(&name, chain(&error)))?.ok_or_else(missing)?;
     let record = payload.then(|| Shown::of(&dead.record));
+    let saga = OfSaga::of(&dead);
     if !as_json {
-        out::print(&text(&name, &row, record.as_ref()))?;
+        out::print(&text(&name, &row, saga.as_ref(), record.as_ref()))?;
         return Ok(End::Fine);
     }
     let mut value = json!(out::Of { service: name, row });
+    value["saga"] = json!(saga);
     if let Some(record) = record {
         value["record"] = json!({"headers": record.headers, "payload": record.payload});
     }
@@ -190,8 +204,42 @@ async fn show(id: i64, payload: bool, place: &Place, as_json: bool) -> Result<En
     Ok(End::Fine)
 }
 
+/// The saga whose command, answer or timer it is. As it says itself, so that one which cannot be understood tells as much
+/// as it can.
+#[derive(Serialize)]
+struct OfSaga {
+    definition: String,
+    id: String,
+    /// For a command or an answer: the step, and whether it was to be done or undone.
+    step: Option<String>,
+    direction: Option<&'static str>,
+}
+
+impl OfSaga {
+    fn of(dead: &Dead) -> Option<Self> {
+        if planted::is("cli-dead-without-saga") {
+            return None;
+        }
+        let headers = wire::decode(&dead.topic, &dead.record).ok()?.headers;
+        let find = |name: &str| headers.iter().find(|(n, _)| n == name).map(|(_, value)| value.clone());
+        let operation = find(OPERATION).and_then(|operation| operation.parse::<OperationId>().ok());
+        Some(Self {
+            definition: find(DEFINITION)?,
+            id: find(INSTANCE)?,
+            step: operation.as_ref().map(|of| of.leg.to_string()),
+            direction: operation.map(|of| of.direction.as_str()),
+        })
+    }
+
+    fn text(&self) -> String {
+        let undo = if self.direction == Some("undo") { " (undo)" } else { "" };
+        let step = self.step.as_ref().map(|step| format!(", {step}{undo}")).unwrap_or_default();
+        format!("{} {}{step}", self.definition, self.id)
+    }
+}
+
 /// A dead letter for people: what it is, what happened, what may be done.
-fn text(service: &str, row: &DeadRow, record: Option<&Shown>) -> String {
+fn text(service: &str, row: &DeadRow, saga: Option<&OfSaga>, record: Option<&Shown>) -> String {
     let place = [row.partition.map(|n| format!(", partition {n}")), row.offset.map(|n| format!(", offset {n}"))];
     let place: String = place.into_iter().flatten().collect();
     let held = if row.holds_key { "held until you redrive or discard this" } else { "goes on" };
@@ -218,6 +266,7 @@ fn text(service: &str, row: &DeadRow, record: Option<&Shown>) -> String {
         ("attempts", row.attempts.to_string()),
         ("first failed", time(row.first_at)),
         ("given up", time(row.last_at)),
+        ("saga", saga.map_or_else(|| "-".into(), OfSaga::text)),
         ("correlation", or(&row.correlation_id)),
         ("trace", or(&row.trace)),
         ("payload", payload),
@@ -227,12 +276,14 @@ fn text(service: &str, row: &DeadRow, record: Option<&Shown>) -> String {
     if let Some(record) = record {
         text += &format!("\n{}", shown(record));
     }
-    text + &format!(
-        "\nWhat you may do:\n  malote dead redrive {id} --service {service} --reason TEXT\n  \
+    let look = saga.map(|of| format!("\nIts saga:\n  malote saga show {}\n", plain(&of.id))).unwrap_or_default();
+    text + &look
+        + &format!(
+            "\nWhat you may do:\n  malote dead redrive {id} --service {service} --reason TEXT\n  \
          malote dead discard {id} --service {service} --reason TEXT\n",
-        id = row.id,
-        service = plain(service),
-    )
+            id = row.id,
+            service = plain(service),
+        )
 }
 
 fn history(row: &DeadRow) -> String {

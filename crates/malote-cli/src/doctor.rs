@@ -22,7 +22,7 @@ pub struct Args {
 
 /// Runs the command.
 pub async fn run(args: &Args) -> Result<End, Unusable> {
-    let looked = args.place.try_look(async |store: &Store| store.inspect().doctor().await).await?;
+    let looked = args.place.look_at_any(async |store: &Store| store.inspect().doctor().await).await?;
     let away = looked.failed.iter().map(|Of { service, row: why }| {
         let finding = Finding { grade: Grade::Fault, what: "connection".into(), says: redacted(why) };
         Of { service: service.clone(), row: finding }

@@ -41,7 +41,8 @@ Exit codes:
   0  fine
   1  something is wrong with what was looked at (map, doctor, status --check)
   2  wrong usage, or something could not be looked at
-  3  an act that was refused, for some or all of what it was meant for, or not confirmed
+  3  an act that was refused, for some or all of what it was meant for, or not confirmed: nobody said
+     yes, or there is no terminal to ask at and no --yes
   4  an act on a saga that is written down, and that no process has dealt with yet
 
 Times are given by RFC 3339 (2026-11-30T08:00:00Z), as a day (2026-11-30), or as an age (30s, 15m, 2h, 3d, 2w).

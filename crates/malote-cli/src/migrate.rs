@@ -16,7 +16,7 @@ use serde_json::json;
 /// Create malote's tables in a service's database, or bring them up to date
 #[derive(clap::Args)]
 pub struct Args {
-    /// For scripts: an array of objects with `service` and `migrated`
+    /// For scripts: an array of objects with `service`, `migrated` and `steps`, how many that took
     #[arg(long)]
     json: bool,
     /// Why, in your own words; it is written down with what was changed
@@ -38,21 +38,21 @@ pub async fn run(args: &Args) -> Result<End, Unusable> {
         let failed = |error| Unusable::new(&name, chain(&error));
         let store = url.open_or_make().await.map_err(failed)?;
         let migrated = async {
-            match store.migrate().await? {
-                0 => Ok(()),
-                steps => {
-                    let outcome = format!("{} taken", count(steps.into(), "step"));
-                    store.inspect().note(&act, "migrate", "malote's tables", &outcome).await
-                }
+            let steps = store.migrate().await?;
+            if steps > 0 {
+                let outcome = format!("{} taken", count(steps.into(), "step"));
+                store.inspect().note(&act, "migrate", "malote's tables", &outcome).await?;
             }
+            Ok(steps)
         };
         let migrated = migrated.await;
         store.close().await;
-        migrated.map_err(failed)?;
+        let steps = migrated.map_err(failed)?;
         if !args.json {
-            print(&format!("{}: malote's tables are up to date\n", plain(&name)))?;
+            let taken = if steps == 0 { String::new() } else { format!(", {} taken", count(steps.into(), "step")) };
+            print(&format!("{}: malote's tables are up to date{taken}\n", plain(&name)))?;
         }
-        done.push(json!({"service": name, "migrated": true}));
+        done.push(json!({"service": name, "migrated": true, "steps": steps}));
     }
     if args.json {
         json(&done)?;

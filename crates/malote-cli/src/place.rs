@@ -62,19 +62,26 @@ pub struct Looked<T> {
 impl Place {
     /// Asks every service that is meant, all at once; says which ones cannot be asked.
     pub async fn look<T>(&self, ask: impl AsyncFn(&Store) -> Result<T, StoreError>) -> Result<Looked<T>, Unusable> {
-        let looked = self.try_look(ask).await?;
+        let looked = self.ask_each(async |url: &Url| asked(url, &ask).await).await?;
         for Of { service, row } in &looked.failed {
             say(&format!("malote: {service}: {row}"));
         }
         Ok(looked)
     }
 
-    /// As [`Place::look`], for those who say themselves what failed.
-    pub async fn try_look<T>(&self, ask: impl AsyncFn(&Store) -> Result<T, StoreError>) -> Result<Looked<T>, Unusable> {
+    /// As [`Place::look`], for those who ask tables of any version and say themselves what failed.
+    pub async fn look_at_any<T>(
+        &self,
+        ask: impl AsyncFn(&Store) -> Result<T, StoreError>,
+    ) -> Result<Looked<T>, Unusable> {
+        self.ask_each(async |url: &Url| answered(url.open_any().await?, &ask).await).await
+    }
+
+    async fn ask_each<T>(&self, ask: impl AsyncFn(&Url) -> Result<T, String>) -> Result<Looked<T>, Unusable> {
         let services = self.services().await?;
         let several = services.len() > 1;
         let answers = join_all(services.into_iter().map(async |(name, url)| {
-            let answer = tokio::time::timeout(PATIENCE, asked(&url, &ask)).await;
+            let answer = tokio::time::timeout(PATIENCE, ask(&url)).await;
             let answer = answer.unwrap_or_else(|_| Err(format!("no answer within {} s", PATIENCE.as_secs())));
             (name, answer)
         }));
@@ -91,7 +98,12 @@ impl Place {
     /// Opens every service that is meant; one that cannot be opened stops it, so that nothing is done by halves.
     pub async fn open(&self) -> Result<Vec<Service>, Unusable> {
         let services = self.services().await?.into_iter().map(async |(name, url)| match url.open().await {
-            Ok(store) => Ok(Service { name, store }),
+            Ok((store, newer)) => {
+                if let Some(newer) = newer {
+                    say(&format!("malote: {name}: {newer}"));
+                }
+                Ok(Service { name, store })
+            }
             Err(why) => Err(Unusable::new(name, why)),
         });
         join_all(services).await.into_iter().collect()
@@ -104,6 +116,14 @@ impl Place {
         let names: Vec<_> = found.iter().map(|(name, _)| name.clone()).collect();
         found.retain(|(found, _)| found == name);
         match found.is_empty() {
+            true if self.store.is_some() => Err(Unusable::new(
+                "--service",
+                format!(
+                    "--store (or MALOTE_STORE) names one database, that of {:?}, not of {name:?}: leave --service out, or \
+                     write {NAME} where the name stands in the URL",
+                    names.join(", ")
+                ),
+            )),
             true => {
                 Err(Unusable::new("--service", format!("there is no service {name:?} here, only {}", names.join(", "))))
             }
@@ -134,7 +154,8 @@ impl Place {
         let url = |store: &str| Url::new(store, self.schema.as_deref());
         if !store.contains(NAME) {
             let url = url(store)?;
-            return Ok(vec![(self.service.clone().unwrap_or_else(|| url.name()), url)]);
+            // `--service` picks one of those there are, here as everywhere
+            return Ok(vec![(url.name(), url)]);
         }
         let names = match &self.service {
             Some(name) => vec![name.clone()],
@@ -149,7 +170,12 @@ impl Place {
 }
 
 async fn asked<T>(url: &Url, ask: &impl AsyncFn(&Store) -> Result<T, StoreError>) -> Result<T, String> {
-    let store = url.open().await?;
+    let (store, newer) = url.open().await?;
+    let answer = answered(store, ask).await;
+    answer.map_err(|why| newer.map_or(why.clone(), |newer| format!("{why}; {newer}")))
+}
+
+async fn answered<T>(store: Store, ask: &impl AsyncFn(&Store) -> Result<T, StoreError>) -> Result<T, String> {
     let answer = ask(&store).await;
     store.close().await;
     answer.map_err(|error| chain(&error))

@@ -64,13 +64,20 @@ fn without_values(errors: figment::Error) -> String {
             Kind::MissingField(name) => format!("`{name}` is missing"),
             Kind::UnknownField(name, expected) => format!("`{name}` is not known; {} are", expected.join(", ")),
             Kind::DuplicateField(name) => format!("`{name}` stands there twice"),
-            // of a syntax error the first line says where, and the second one quotes
-            Kind::Message(message) => message.lines().next().unwrap_or("cannot be read").to_owned(),
+            Kind::Message(message) => unquoted(message),
             _ => "cannot be read".to_owned(),
         };
         if error.path.is_empty() { what } else { format!("{}: {what}", error.path.join(".")) }
     });
     said.collect::<Vec<_>>().join("; ")
+}
+
+/// A syntax error: where, and why. Between the two it quotes the line, beside numbers and bars.
+fn unquoted(message: &str) -> String {
+    let quotes = |line: &&str| line.trim_start_matches(|c: char| c == ' ' || c.is_ascii_digit()).starts_with('|');
+    let why: Vec<&str> = message.lines().skip(1).skip_while(|line| !quotes(line)).skip_while(quotes).collect();
+    let place = message.lines().next().unwrap_or("cannot be read");
+    if why.is_empty() { place.to_owned() } else { format!("{place}: {}", why.join(", ")) }
 }
 
 /// The flow documents that the nearest `malote.toml` names; none when there is no such file, or it names none.

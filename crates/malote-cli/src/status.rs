@@ -45,7 +45,7 @@ pub async fn run(args: &Args) -> Result<End, Unusable> {
     let looked = args.place.look(async |store: &Store| store.inspect().status().await).await?;
     if args.json {
         out::json(&looked.answers.iter().map(document).collect::<Result<Vec<_>, _>>()?)?;
-    } else {
+    } else if !looked.answers.is_empty() {
         out::print(&shown(&looked.answers))?;
     }
     let late: Vec<_> = looked.answers.iter().flat_map(|of| args.too_much(of)).collect();
@@ -68,7 +68,7 @@ impl Args {
             let seconds = seconds.filter(|seconds| *seconds > most)?;
             Some(format!("{service}: {what} for {}, more than {}", age(seconds), age(most)))
         };
-        let (known, dead, stuck) = (status.tables.1, dead(status), stuck(status));
+        let (dead, stuck) = (dead(status), stuck(status));
         [
             late(status.outbox.oldest_seconds, "the oldest unpublished row waits"),
             late(status.scheduled_late_seconds, "a scheduled envelope has been due"),
@@ -78,7 +78,6 @@ impl Args {
             self.max_stuck
                 .filter(|most| stuck > *most)
                 .map(|most| format!("{service}: {}, more than {most}", count(stuck, "stuck saga"))),
-            (status.tables.0 < known).then(|| format!("{service}: its tables are out of date; run `malote migrate`")),
         ]
         .into_iter()
         .flatten()
@@ -160,10 +159,8 @@ fn notes(Of { service, row: status }: &Of<Status>) -> Vec<String> {
     });
     let wal = status.wal_bytes.filter(|bytes| *bytes > LARGE_WAL);
     let wal = wal.map(|bytes| format!("{service}: the write-ahead log has {} MiB; is a reader stuck?", bytes >> 20));
-    let old = (has < knows)
-        .then(|| format!("{service}: its tables are of version {has}; `malote migrate` brings them to {knows}"));
     let new = (has > knows).then(|| format!("{service}: its tables are of version {has}; this malote knows {knows}"));
-    let mut notes: Vec<_> = [open, wal, old, new].into_iter().flatten().collect();
+    let mut notes: Vec<_> = [open, wal, new].into_iter().flatten().collect();
     notes.extend(about_sagas(&service, status));
     notes
 }

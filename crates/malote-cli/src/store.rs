@@ -49,8 +49,28 @@ impl Url {
         name.filter(|name| !name.contains('@')).unwrap_or_else(|| "service".into())
     }
 
-    /// Opens a database that has malote's tables.
-    pub async fn open(&self) -> Result<Store, String> {
+    /// Opens a database whose tables this program can ask; says so where they are newer than what it knows.
+    pub async fn open(&self) -> Result<(Store, Option<String>), String> {
+        let store = self.open_any().await?;
+        let tables = match planted::is("cli-any-version") {
+            true => Ok((0, 0)),
+            false => store.inspect().tables().await,
+        };
+        let (has, knows) = tables.map_err(|error| chain(&error))?;
+        if has >= knows {
+            let newer =
+                format!("its tables are of version {has}, and this malote knows {knows}: take the newer malote");
+            return Ok((store, (has > knows).then_some(newer)));
+        }
+        store.close().await;
+        Err(match has {
+            0 => "it has no tables of malote; `malote migrate` makes them".to_owned(),
+            _ => format!("its tables are of version {has}, and this malote needs {knows}: run `malote migrate`"),
+        })
+    }
+
+    /// Opens a database that has malote's tables, in whichever version.
+    pub async fn open_any(&self) -> Result<Store, String> {
         if let Self::Sqlite(path) = self
             && !planted::is("cli-makes-file")
             && !Sqlite::holds_tables(path).await.map_err(|error| chain(&error))?

@@ -147,9 +147,11 @@ fn map_without_settings_says_how_to_write_them() {
 #[test]
 fn migrate_makes_the_tables_of_a_file_and_may_be_repeated() {
     let files = folder(&[]);
-    for store in ["ledger.db", "sqlite:ledger.db", "ledger.db"] {
+    let (_, err) = ended(&malote(files.path(), &["status", "--store", "ledger.db"]), 2);
+    assert!(err.contains("there is no such file, seen from ") && !files.path().join("ledger.db").exists(), "{err}");
+    for (store, taken) in [("ledger.db", ", 3 steps taken"), ("sqlite:ledger.db", ""), ("ledger.db", "")] {
         let (out, _) = ended(&malote(files.path(), &["migrate", "--store", store]), 0);
-        assert!(out.contains("up to date"), "{out}");
+        assert_eq!(out, format!("ledger: malote's tables are up to date{taken}\n"));
     }
     // what was changed was changed once
     let (out, _) = ended(&malote(files.path(), &["audit", "--store", "ledger.db", "--json"]), 0);

@@ -48,10 +48,9 @@ fn services_are_found_in_the_order_that_help_says() {
         ["f"]
     );
     assert_eq!(services(&with(at, &[deep], &["status", "--json", "--service", "b"])), ["b"]);
-    assert_eq!(
-        services(&malote(at, &["status", "--json", "--store", "told/f", "--service", "payments"])),
-        ["payments"]
-    );
+    assert_eq!(services(&malote(at, &["status", "--json", "--store", "told/f", "--service", "f"])), ["f"]);
+    let (out, err) = ended(&malote(at, &["status", "--store", "told/f", "--service", "payments"]), 2);
+    assert!(out.is_empty() && err.contains("that of \"f\", not of \"payments\""), "{err}");
     let (_, err) = ended(&malote(at, &status), 2);
     assert!(err.contains("services.b.store") && err.contains("DEEP"), "{err}");
     let (_, err) = ended(&with(at, &[deep], &["status", "--service", "z"]), 2);
@@ -121,8 +120,6 @@ fn bad_input_is_explained_and_no_secret_is_told() {
         (&["replay", "--reason", "x", "--yes"], "--all"),
         (&["dead", "discard", "--all", "7", "--reason", "x", "--yes"], "--all"),
         (&["dead", "discard", "--all", "--key", "k", "--reason", "x", "--yes"], "--all"),
-        (&["dead", "redrive", "--all", "--reason", "x"], "--yes"),
-        (&["erase", "k", "--reason", "x"], "--yes"),
         (&["dead", "redrive", "seven", "--reason", "x"], "seven"),
         (&["dead", "redrive", "--all", "--rate", "0", "--reason", "x"], "--rate"),
         (&["dead", "show"], "<ID>"),
@@ -163,7 +160,9 @@ fn bad_input_is_explained_and_no_secret_is_told() {
     // one that refuses is asked for some seconds
     let asked = |command: &[&str], store: &str| {
         let (out, err) = ended(&malote(files.path(), &[command, &["--store", store]].concat()), 2);
-        assert!((out.clone() + &err).contains("PostgreSQL") && !(out + &err).contains("canary"), "{store}: {err}");
+        let all = out + &err;
+        assert!(all.contains("PostgreSQL at 127.0.0.1:1, database ") && all.contains("Connection refused"), "{all}");
+        assert!(!all.contains("canary"), "{store}: {all}");
     };
     std::thread::scope(|scope| {
         scope.spawn(|| asked(&["status"], "postgres://u:canary@127.0.0.1:1/d"));
@@ -171,6 +170,11 @@ fn bad_input_is_explained_and_no_secret_is_told() {
         scope.spawn(|| asked(&["migrate"], "postgres://u:canary@127.0.0.1:1"));
     });
     for (settings, said) in [
+        ("[services.a]\nstore = 'postgres://u:canary@h/d", "line 2, column "),
+        ("[services.a]\nstore = 'postgres://u:canary@h/d", "literal string"),
+        ("flows = []\n\n[services.a\nstore = 'postgres://u:canary@h/d'", "line 3, column "),
+        ("[services.a]\nstore = postgres://u:canary@h/d", "invalid string"),
+        ("[services.a]\nstore = 'x'\nstore = 'postgres://u:canary@h/d'", "duplicate key"),
         ("[services]\na = 'postgres://u:canary@h/d'", "services.a"),
         ("[services.a]\nstore = 'postgres://u:canary@[/d'", "postgres://user:password@host"),
         ("[services.a]\nstore = 'postgres://u:canary@h/d", "malote.toml"),
@@ -294,5 +298,30 @@ fn what_could_not_be_asked_is_not_said_to_be_empty() {
     for look in [&["relay"][..], &["parked"], &["dead", "list"], &["outbox"], &["audit"]] {
         let (out, err) = ended(&malote(files.path(), &[look, &["--store", "text.db"]].concat()), 2);
         assert!(out.is_empty() && err.contains("text"), "{look:?}: {out}{err}");
+    }
+}
+
+/// Whichever act it is: an act on one saga looks for its saga first.
+#[test]
+fn without_a_terminal_an_act_that_nobody_confirmed_ends_in_one_way() {
+    let files = folder(&[]);
+    migrated(files.path(), &["a.db"]);
+    let saga = "INSERT INTO malote_saga (id, definition, version, status, heading, on_request, state, legs, entries, revision, steps, started_at, changed_at) \
+                VALUES ('5a110000-0000-7000-8000-000000000001', 'purchase', 1, 'running', 'do', 0, '{}', '[]', 0, 1, '[]', 0, 0)";
+    rusqlite::Connection::open(files.path().join("a.db")).and_then(|file| file.execute(saga, [])).expect("written");
+    for act in [
+        &["dead", "redrive", "--all"][..],
+        &["dead", "discard", "--all"],
+        &["retry", "--all"],
+        &["replay", "--all"],
+        &["erase", "k"],
+        &["prune", "audit", "--older-than", "9d"],
+        &["saga", "retry", "5a11"],
+        &["saga", "skip", "5a11", "--step", "x"],
+        &["saga", "compensate", "5a11"],
+        &["saga", "abandon", "5a11"],
+    ] {
+        let (out, err) = ended(&malote(files.path(), &[act, &["--reason", "x", "--store", "a.db"]].concat()), 3);
+        assert!(out.is_empty() && err.contains("say --yes") && err.contains("nothing was done"), "{act:?}: {out}{err}");
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::{
     BoxFuture, Class, Dead, History, Lane, RawRecord, StoreError,
-    saga::{Deed, DeedOutcome, LogRow, Outline, SagaCount, SagaFilter, SagaRow, SagaVersion, Stored},
+    saga::{Deed, DeedOutcome, LogRow, OpenDeed, Outline, SagaCount, SagaFilter, SagaRow, SagaVersion, Stored},
 };
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -17,6 +17,9 @@ pub type Asked<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
 /// Looks at a store, and acts on it for a person.
 pub trait Inspect: Send + Sync + 'static {
+    /// The version of malote's tables, 0 where there are none, and the one that this library knows. The only look
+    /// that works whatever version they are of.
+    fn tables(&self) -> Asked<'_, (i64, i64)>;
     /// How everything stands, in bounded time.
     fn status(&self) -> Asked<'_, Status>;
     /// Rows of the outbox that are kept, by position, at most `most`.
@@ -46,6 +49,8 @@ pub trait Inspect: Send + Sync + 'static {
     /// Asks for an act on a saga, and returns its number: a coordinator of the service deals with it, at
     /// once when one is at work. Refuses an empty actor or reason, and an instance that is not there.
     fn ask_deed<'a>(&'a self, act: &'a Act, saga: Uuid, deed: &'a Deed) -> Asked<'a, i64>;
+    /// Acts on a saga that were asked for, and that no coordinator has dealt with, the oldest first.
+    fn open_deeds(&self, saga: Uuid) -> Asked<'_, Vec<OpenDeed>>;
     /// What came of an act; none as long as no coordinator has dealt with it.
     fn deed_outcome(&self, id: i64) -> Asked<'_, Option<DeedOutcome>>;
     /// Looks for what is wrong with the database, its settings and malote's tables in it.

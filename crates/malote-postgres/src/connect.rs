@@ -38,6 +38,9 @@ pub(crate) const OLDEST: Duration = Duration::from_secs(15 * 60);
 /// How long a connection may take to end what was left running on it, before it is thrown away.
 const CLEANING: Duration = Duration::from_secs(10);
 
+/// For one more connection, made to hear why there is none.
+const SINGLE: Duration = Duration::from_secs(2);
+
 /// Settings of a [`Postgres`].
 #[derive(Clone)]
 pub struct Builder {
@@ -125,7 +128,7 @@ impl Builder {
         let trust = Arc::new(Trust::default());
         let pool = self.pool(&options, &trust);
         let relay = self.relay_pool(&options, &trust);
-        self.check(&pool, &options).await.map_err(|e| e.while_doing(doing))?;
+        self.check(&pool, &options).await.map_err(|e| e.while_doing(format!("{doing}{}", place(&options))))?;
         Ok(Postgres::new(Inner {
             pool,
             relay,
@@ -186,7 +189,13 @@ impl Builder {
     }
 
     async fn check(&self, pool: &PgPool, options: &PgConnectOptions) -> Result<(), Problem> {
-        let mut connection = pool.acquire().await?;
+        let mut connection = match pool.acquire().await {
+            // the pool went on trying, and does not say what came of it
+            Err(sqlx::Error::PoolTimedOut) if !planted::is("refused-is-timed-out") => {
+                return Err(why_not(options).await.into());
+            }
+            done => done?,
+        };
         let version = connection.server_version_num().unwrap_or(0) / 10_000;
         if version < 15 {
             return Err(Problem::Old(version));
@@ -195,6 +204,28 @@ impl Builder {
             return Err(Problem::Pooler);
         }
         Ok(())
+    }
+}
+
+/// Where a server is looked for, in words. A URL in which the password was not written as it has to be may be read
+/// in a way that takes a part of it for something else; then nothing is said.
+fn place(options: &PgConnectOptions) -> String {
+    let database = options.get_database().unwrap_or_else(|| options.get_username());
+    let at = match options.get_socket() {
+        Some(socket) => socket.display().to_string(),
+        None => format!("{}:{}", options.get_host(), options.get_port()),
+    };
+    if at.contains('@') || database.contains('@') {
+        return String::new();
+    }
+    format!(" at {at}, database {database:?}")
+}
+
+/// What stands in the way of a connection.
+async fn why_not(options: &PgConnectOptions) -> sqlx::Error {
+    match tokio::time::timeout(SINGLE, options.connect()).await {
+        Ok(Err(error)) => error,
+        _ => sqlx::Error::PoolTimedOut,
     }
 }
 

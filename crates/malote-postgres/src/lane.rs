@@ -56,6 +56,12 @@ impl Inner {
         Ok(lanes.iter().map(|lane| of(lane).unwrap_or(LaneState::Free)).collect())
     }
 
+    pub(crate) async fn lock_lanes(&self, tx: &mut Tx, consumer: &str, lanes: &[Lane]) -> Result<(), StoreError> {
+        let (topics, keys) = columns(lanes);
+        let locked = self.sql.lock_lanes.query().bind(consumer).bind(topics).bind(keys).execute(&mut **tx).await;
+        locked.map(drop).map_err(|error| self.failed(format!("locking {} lanes of {consumer}", lanes.len()), error))
+    }
+
     pub(crate) async fn pass(&self, tx: &mut Tx, consumer: &str, lanes: &[Lane]) -> Result<(), StoreError> {
         if lanes.is_empty() {
             return Ok(());

@@ -26,6 +26,10 @@ impl ParkingStore for Postgres {
         self.inner.lanes(tx, consumer, lanes).await
     }
 
+    async fn lock_lanes(&self, tx: &mut Tx, consumer: &str, lanes: &[Lane]) -> Result<(), StoreError> {
+        self.inner.lock_lanes(tx, consumer, lanes).await
+    }
+
     async fn park(&self, tx: &mut Tx, consumer: &str, letters: &[ToPark]) -> Result<(), StoreError> {
         let parked = self.inner.park(tx, consumer, letters).await;
         parked.map_err(|error| self.inner.failed(format!("parking {} messages of {consumer}", letters.len()), error))

@@ -65,6 +65,7 @@ fn waiting(text: String) -> String {
         (planted::is("fire-again"), "s, due WHERE s.id = due.id RETURNING s.*", "s, due WHERE s.id = due.id"),
         (planted::is("handled-when-admitted"), ", at = malote.clock()", ""),
         (planted::is("prune-what-is-open"), "AND state IN ('done', 'discarded')\n", "\n"),
+        (planted::is("begun-acts-go"), "a.outcome = 'begun' AND EXISTS", "a.outcome = 'never' AND EXISTS"),
         (
             planted::is("any-conflict-is-known"),
             "ON CONFLICT (consumer, event_id, day) DO NOTHING",

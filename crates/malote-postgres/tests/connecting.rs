@@ -47,6 +47,26 @@ async fn use_all(store: Postgres, user: u64) {
     }
 }
 
+/// Nobody listens there: it is said where nobody listens, and nothing that is secret.
+#[tokio::test]
+async fn a_connection_that_is_refused_is_not_one_that_was_late() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    drop(taken);
+    let url = format!("postgres://u:canary@127.0.0.1:{port}/shop?sslmode=disable");
+    let refused = Postgres::builder(url).patience(Duration::from_millis(100)).connect().await.map(drop).unwrap_err();
+    let said = refused.to_string();
+    for word in [format!("127.0.0.1:{port}"), "\"shop\"".into(), "Connection refused".into()] {
+        assert!(said.contains(&word), "{said}");
+    }
+    assert!(!said.contains("canary") && !format!("{refused:?}").contains("canary"), "{refused:?}");
+    assert_eq!(refused.class, malote_core::Class::Transient);
+    // a password that was not written as it has to be
+    let url = format!("postgres://u:{port}/canary@127.0.0.1/shop");
+    let refused = Postgres::builder(url).patience(Duration::from_millis(100)).connect().await.map(drop).unwrap_err();
+    assert!(!refused.to_string().contains("canary"), "{refused}");
+}
+
 /// Many at once, again and again; one that is killed half-way leaves nothing and holds nobody up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ac_032_migrations_run_by_many_and_killed() {

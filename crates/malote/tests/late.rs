@@ -22,6 +22,7 @@ on_each_store!(
     what_was_left_half_done_is_not_committed_with_a_failure_after_it,
     what_was_left_half_done_in_a_lane_is_not_committed,
     a_rollback_of_the_whole_is_its_own_members_trouble,
+    a_rollback_of_the_whole_that_was_swallowed_is_its_own_members_trouble,
     panics_in_attempts_and_refusals_leave_nothing,
     an_error_that_was_swallowed_in_a_lane_does_not_end_the_retrier,
     an_error_that_was_swallowed_after_a_call_does_not_call_for_ever,
@@ -75,6 +76,7 @@ enum How {
     Swallow,
     Half,
     Whole,
+    Over,
     Panic,
     Reject,
     Again,
@@ -95,6 +97,10 @@ async fn work<T: Raw>(ping: Ping, tx: &mut T, bench: &Bench) -> Outcome<Pong> {
         How::Swallow => drop(tx.run("INSERT INTO nowhere VALUES (1)".into()).await),
         How::Half => tx.half(effect(ping.n)).await,
         How::Whole => tx.run("INSERT OR ROLLBACK INTO parent VALUES (0)".into()).await?,
+        How::Over => {
+            drop(tx.run("INSERT OR ROLLBACK INTO parent VALUES (0)".into()).await);
+            drop(tx.run(effect(ping.n)).await);
+        }
         How::Panic => tx.panic(effect(ping.n)).await,
         How::Reject => return Err(Failure::reject("bad")),
         How::Again if bench.1.fetch_add(1, Ordering::SeqCst) < 3 => return Err(Failure::retry("not yet")),
@@ -130,6 +136,7 @@ where
     let sealed = sealed.map(|ping| tx.sealer().seal(Message::of(&ping).unwrap()).unwrap()).collect();
     tx.rollback().await.unwrap();
     log.publisher().await.unwrap().send(sealed).await.unwrap().await;
+    let over: Vec<String> = how.iter().filter(|(_, how)| **how == How::Over).map(|(n, _)| key(*n)).collect();
     let worker = Service::new("worker", store.clone(), log.clone())
         .on(with((how, Arc::<AtomicU32>::default()), work::<S::Tx>))
         .retry(quick())
@@ -142,6 +149,10 @@ where
     for n in 0..all {
         let done = store.count(&format!("select count(*) from effect where n = {n}")).await;
         assert_eq!(done, i64::from(!bad.contains(&n)), "{n}");
+    }
+    for letter in dead.iter().filter(|letter| letter.key.as_ref().is_some_and(|key| over.contains(key))) {
+        let told = S::Tx::SERVER || letter.reason.contains("the transaction was over already");
+        assert!(told, "{}", letter.reason);
     }
     let dead: BTreeSet<Option<String>> = dead.into_iter().map(|letter| letter.key).collect();
     assert_eq!(dead, bad.iter().map(|n| Some(key(*n))).collect());
@@ -193,6 +204,14 @@ where
     S::Tx: Raw,
 {
     batch::<S>(20, own, [(7, How::Whole), (12, How::Reject)].into(), [7, 12].into()).await;
+}
+
+async fn a_rollback_of_the_whole_that_was_swallowed_is_its_own_members_trouble<S: TestStore>()
+where
+    S::Tx: Raw,
+{
+    batch::<S>(20, own, [(7, How::Over), (12, How::Reject)].into(), [7, 12].into()).await;
+    batch::<S>(1, own, [(0, How::Over)].into(), [0].into()).await;
 }
 
 async fn panics_in_attempts_and_refusals_leave_nothing<S: TestStore>()

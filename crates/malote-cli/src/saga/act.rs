@@ -4,7 +4,7 @@ use super::find::{Beginning, Found};
 use crate::{
     End, Unusable,
     act::Acting,
-    out::{self, plain, say},
+    out::{self, plain},
     place::Place,
 };
 use malote::{
@@ -86,9 +86,8 @@ impl Asking {
         }
         let act = self.acting.act()?;
         let stands = format!("{} version {} is {}", saga.definition, saga.version, saga.status.as_str());
-        if !self.acting.sure(&stands, &what)? {
-            say("malote: nothing was done");
-            return Ok(End::Refused);
+        if let Some(end) = self.acting.sure(&stands, &what)? {
+            return Ok(end);
         }
         let failed = |error: StoreError| Unusable::new(&service.name, chain(&error));
         let number = service.store.inspect().ask_deed(&act, saga.id, deed).await.map_err(failed)?;

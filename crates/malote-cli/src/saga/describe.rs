@@ -36,6 +36,10 @@ impl Args {
             .into_iter()
             .flat_map(|Of { service, row }| row.into_iter().map(move |row| Of { service: service.clone(), row }))
             .collect();
+        // of what could not be asked nobody can say that it is not there
+        if all.is_empty() && !looked.failed.is_empty() {
+            return Ok(End::Unusable);
+        }
         let chosen = self.chosen(&all)?;
         if self.json {
             out::json(&chosen)?;

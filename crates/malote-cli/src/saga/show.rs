@@ -16,6 +16,7 @@ use malote::{
     StoreError, chain,
     saga::{Deed, Direction, LogRow, Outline, Status},
 };
+use malote_core::saga::OpenDeed;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -46,6 +47,17 @@ struct ActNow {
     command: String,
 }
 
+/// An act that a person asked for, and that no process has dealt with. Not its answer, which may be private.
+#[derive(Serialize)]
+struct Awaited {
+    number: i64,
+    act: &'static str,
+    step: Option<String>,
+    at: DateTime<Utc>,
+    actor: String,
+    reason: String,
+}
+
 /// The story, as scripts read it.
 #[derive(Serialize)]
 struct Story {
@@ -64,6 +76,7 @@ struct Story {
     state: Option<serde_json::Value>,
     steps: Vec<StepNow>,
     acts: Vec<ActNow>,
+    awaited: Vec<Awaited>,
     history: Vec<LogRow>,
     #[serde(skip)]
     outlined: bool,
@@ -111,10 +124,16 @@ async fn story(found: &Found, payload: bool) -> Result<Story, StoreError> {
         code_seen_seconds: versions.into_iter().find(ours).map(|of| of.seen_seconds),
         state: payload.then(|| serde_json::from_str(&saga.state).unwrap_or_else(|_| saga.state.clone().into())),
         steps: steps::of(saga, outline.as_ref(), &due),
+        awaited: inspect.open_deeds(saga.id).await?.into_iter().map(awaited).collect(),
         acts: outline.as_ref().map(|outline| acts(found, outline)).unwrap_or_default(),
         history,
         outlined: outline.is_some(),
     })
+}
+
+fn awaited(OpenDeed { number, asked_at, act, deed }: OpenDeed) -> Awaited {
+    let (step, name) = (deed.step().map(str::to_owned), deed.as_str());
+    Awaited { number, act: name, step, at: asked_at, actor: act.actor, reason: act.reason }
 }
 
 fn acts(found: &Found, outline: &Outline) -> Vec<ActNow> {
@@ -159,7 +178,27 @@ impl Story {
         lines.push(("changed", at(self.changed_at)));
         lines.extend(self.state.as_ref().map(|state| ("state", state.to_string())));
         let head: String = lines.iter().map(|(name, value)| format!("{name:<11} {}\n", plain(value))).collect();
-        format!("{head}\n{}\n{}\n{}", steps::table(&self.steps), self.may(), history(&self.history))
+        let awaited = self.awaited_text();
+        format!("{head}\n{}\n{awaited}{}\n{}", steps::table(&self.steps), self.may(), history(&self.history))
+    }
+
+    /// What was asked for and not done yet: asking again would ask twice.
+    fn awaited_text(&self) -> String {
+        if self.awaited.is_empty() {
+            return String::new();
+        }
+        let rows = self.awaited.iter().map(|of| {
+            vec![
+                Cell::new(of.number),
+                Cell::new(time(of.at)),
+                Cell::new(of.act),
+                maybe(of.step.as_deref()),
+                text(&of.actor),
+                text(&of.reason),
+            ]
+        });
+        let table = out::table(&["act", "asked at", "what", "step", "who", "reason"], rows);
+        format!("Asked for, and no process has dealt with it yet; do not ask again:\n{table}\n")
     }
 
     /// What may be done, and what stands in the way of it.

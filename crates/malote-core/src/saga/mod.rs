@@ -46,6 +46,6 @@ pub use machine::Machine;
 pub use operation::{Direction, LegId, NoOperation, OperationId};
 pub use outline::{Outline, StepKind, StepOutline, UndoOutline};
 pub use port::{
-    AskedDeed, DeedOutcome, Loaded, LogRow, Recalled, SagaCount, SagaFilter, SagaRow, SagaStore, SagaVersion,
+    AskedDeed, DeedOutcome, Loaded, LogRow, OpenDeed, Recalled, SagaCount, SagaFilter, SagaRow, SagaStore, SagaVersion,
 };
 pub use step::{Compensation, PerPart, Step, Whole, compensation, compensation_each, each, step};

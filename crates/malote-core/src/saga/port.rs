@@ -197,6 +197,19 @@ impl AskedDeed {
     }
 }
 
+/// An act that was asked for, and that no coordinator has dealt with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenDeed {
+    /// Its number.
+    pub number: i64,
+    /// When it was asked for, by the database's clock.
+    pub asked_at: DateTime<Utc>,
+    /// Who, and why.
+    pub act: Act,
+    /// What.
+    pub deed: Deed,
+}
+
 /// What came of an act.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeedOutcome {

@@ -127,6 +127,12 @@ pub trait Transaction: Send + 'static {
     /// then, also where a statement had failed.
     fn undo_to_savepoint(&mut self) -> impl Future<Output = Result<(), StoreError>> + Send;
 
+    /// Fails with [`Class::Final`] when the transaction is known to be over already, by something that was done in
+    /// it: then nothing of it will be kept. Says nothing where only the database can tell.
+    fn check(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// What `publish` seals with from here on. May be changed: each event of a batch has its own cause.
     fn sealer(&mut self) -> &mut Sealer;
 

@@ -174,6 +174,18 @@ pub trait ParkingStore: Store {
         lanes: &[Lane],
     ) -> impl Future<Output = Result<Vec<LaneState>, StoreError>> + Send;
 
+    /// Locks lanes of which several are about to change by more than one of [`Self::park`], [`Self::pass`]
+    /// and [`Store::set_aside`], in one order for all, so that two transactions never wait for each other in a
+    /// circle. Call it before the first of these. Where one transaction writes at a time there is nothing to do.
+    fn lock_lanes(
+        &self,
+        _tx: &mut Self::Tx,
+        _consumer: &str,
+        _lanes: &[Lane],
+    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+        std::future::ready(Ok(()))
+    }
+
     /// Parks messages, in the order given, at the end of their lanes; their inbox rows say `parked`.
     fn park(
         &self,

@@ -15,7 +15,7 @@ mod saga;
 mod status;
 
 use crate::{
-    Postgres, lane,
+    Postgres, lane, migrate,
     record::text,
     store::{Inner, Session},
 };
@@ -25,12 +25,18 @@ use malote_core::{
         Act, Acted, Asked, AuditRow, DeadRow, Filter, Finding, Inspect, OutboxRow, ParkedRow, Redrive, Replay,
         ScheduledRow, Status,
     },
-    saga::{Deed, DeedOutcome, LogRow, Outline, SagaFilter, SagaRow, Stored},
+    saga::{Deed, DeedOutcome, LogRow, OpenDeed, Outline, SagaFilter, SagaRow, Stored},
 };
-use sqlx::{Executor, Postgres as Db, postgres::PgArguments, query::Query};
+use sqlx::{Executor, Postgres as Db, Row, postgres::PgArguments, query::Query};
 use uuid::Uuid;
 
 impl Inspect for Postgres {
+    fn tables(&self) -> Asked<'_, (i64, i64)> {
+        Box::pin(async move {
+            let version = self.told("looking for malote's tables", self.inner.version().await)?;
+            Ok((version, migrate::KNOWN))
+        })
+    }
     fn status(&self) -> Asked<'_, Status> {
         Box::pin(async move { self.told("asking how everything stands", self.inner.status().await) })
     }
@@ -72,6 +78,9 @@ impl Inspect for Postgres {
     }
     fn ask_deed<'a>(&'a self, act: &'a Act, saga: Uuid, deed: &'a Deed) -> Asked<'a, i64> {
         Box::pin(async move { self.inner.ask_deed(act, saga, deed).await })
+    }
+    fn open_deeds(&self, saga: Uuid) -> Asked<'_, Vec<OpenDeed>> {
+        Box::pin(async move { self.told("listing acts on a saga", self.inner.list_open_acts(saga).await) })
     }
     fn deed_outcome(&self, id: i64) -> Asked<'_, Option<DeedOutcome>> {
         Box::pin(async move { self.told("asking what came of an act", self.inner.deed_outcome(id).await) })
@@ -128,6 +137,21 @@ impl Postgres {
 }
 
 impl Inner {
+    /// The version of the tables; 0 where there are none.
+    async fn version(&self) -> Result<i64, sqlx::Error> {
+        let mut session = self.session().await?;
+        let asked = self.sql.doctor_version.query().fetch_one(&mut *session).await;
+        let code = |error: &sqlx::Error| error.as_database_error().and_then(|e| e.code()).map(Into::<String>::into);
+        match asked {
+            Err(error) if matches!(code(&error).as_deref(), Some("42P01" | "3F000")) => Ok(0),
+            Err(error) => Err(error),
+            Ok(row) => {
+                session.done().await?;
+                row.try_get("version")
+            }
+        }
+    }
+
     /// A transaction to look around in.
     async fn look_around(&self) -> Result<Session, sqlx::Error> {
         let mut tx = self.begin().await?;

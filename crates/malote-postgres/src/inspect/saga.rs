@@ -10,8 +10,8 @@ use malote_core::{
     StoreError, cut_reason,
     inspect::Act,
     saga::{
-        Deed, DeedOutcome, Entry, LegId, Loaded, LogRow, Outline, SagaCount, SagaFilter, SagaRow, SagaVersion, Status,
-        Stored,
+        Deed, DeedOutcome, Entry, LegId, Loaded, LogRow, OpenDeed, Outline, SagaCount, SagaFilter, SagaRow,
+        SagaVersion, Status, Stored,
     },
 };
 use sqlx::{PgConnection, Row, postgres::PgRow};
@@ -83,6 +83,21 @@ impl Inner {
         };
         let number = ask.await.map_err(|error| self.failed(doing(), error))?;
         number.ok_or_else(|| refused("there is no such saga; one that ended long ago is removed"))
+    }
+
+    pub(super) async fn list_open_acts(&self, saga: Uuid) -> Result<Vec<OpenDeed>, sqlx::Error> {
+        let mut session = self.look_around().await?;
+        let rows = self.sql.list_open_acts.query().bind(saga).fetch_all(&mut *session).await?;
+        session.done().await?;
+        let open = |row: &PgRow| {
+            Ok(OpenDeed {
+                number: row.try_get("id")?,
+                asked_at: row.try_get("asked_at")?,
+                act: Act { actor: row.try_get("actor")?, reason: row.try_get("reason")? },
+                deed: serde_json::from_str(row.try_get("deed")?).map_err(unreadable)?,
+            })
+        };
+        rows.iter().map(open).collect()
     }
 
     pub(super) async fn deed_outcome(&self, id: i64) -> Result<Option<DeedOutcome>, sqlx::Error> {

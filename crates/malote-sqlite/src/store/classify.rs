@@ -113,5 +113,8 @@ pub(super) fn of(error: &(dyn Error + Send + Sync + 'static)) -> Class {
 /// Says what was being attempted when the database reported an error.
 pub(super) fn failed(doing: impl Into<String>) -> impl FnOnce(sqlx::Error) -> StoreError {
     let doing = doing.into();
-    move |source| StoreError { doing, class: of_sqlx(&source), source: Box::new(source) }
+    move |source| match extended(&source) {
+        Some(super::ended::REFUSED) => super::ended::ended(&doing),
+        _ => StoreError { doing, class: of_sqlx(&source), source: Box::new(source) },
+    }
 }

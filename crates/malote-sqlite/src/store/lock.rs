@@ -12,7 +12,7 @@
 //! `begin_with`, which sqlx takes back; and a connection that is found in a transaction when it
 //! returns to the pool is closed.
 
-use super::{Sqlite, classify, failed, tx::commit_failed};
+use super::{Sqlite, classify, ended::Watch, failed, tx::commit_failed};
 use malote_core::{Class, StoreError, planted, retry::Backoff};
 use sqlx::{SqliteConnection, SqlitePool, SqliteTransaction};
 use std::{
@@ -28,6 +28,7 @@ pub(super) struct Locked {
     /// Always there, until the drop.
     open: Option<SqliteTransaction<'static>>,
     turn: Option<OwnedSemaphorePermit>,
+    watch: Watch,
     store: Sqlite,
     /// Where the clean-up runs, wherever this is dropped.
     runtime: Handle,
@@ -36,16 +37,16 @@ pub(super) struct Locked {
 impl Sqlite {
     /// Takes the turn, then the write lock.
     pub(super) async fn lock(&self) -> Result<Locked, StoreError> {
-        self.lock_on(&self.0.writer).await
+        self.lock_on(&self.0.writer, &self.0.writing).await
     }
 
     /// The same for a commit that need not wait for the disk: what it writes is there after the death
     /// of the process, and its loss in a power cut, which ends every process, does no harm.
     pub(super) async fn lock_light(&self) -> Result<Locked, StoreError> {
-        self.lock_on(&self.0.light).await
+        self.lock_on(&self.0.light, &self.0.writing_light).await
     }
 
-    async fn lock_on(&self, writer: &SqlitePool) -> Result<Locked, StoreError> {
+    async fn lock_on(&self, writer: &SqlitePool, watch: &Watch) -> Result<Locked, StoreError> {
         let turn = self.0.turn.clone().acquire_owned().await.map_err(|closed| StoreError {
             doing: BEGINNING.into(),
             class: Class::Transient,
@@ -58,7 +59,14 @@ impl Sqlite {
         }
         let begin = if planted::is("begin-deferred") { "BEGIN" } else { "BEGIN IMMEDIATE" };
         let open = self.patiently(|| writer.begin_with(begin)).await.map_err(failed(BEGINNING))?;
-        Ok(Locked { open: Some(open), turn: Some(turn), store: self.clone(), runtime: Handle::current() })
+        watch.begun();
+        Ok(Locked {
+            open: Some(open),
+            turn: Some(turn),
+            watch: watch.clone(),
+            store: self.clone(),
+            runtime: Handle::current(),
+        })
     }
 
     /// Opens the connection that writes, if there is none yet.
@@ -90,11 +98,13 @@ impl Sqlite {
 impl Locked {
     /// Commits in a task of its own, and when that went well does `then`.
     pub(super) async fn commit(mut self, doing: &str, then: impl FnOnce() + Send + 'static) -> Result<(), StoreError> {
-        let (open, turn, store) = (self.open.take(), self.turn.take(), self.store.clone());
+        self.watch.committing(doing)?;
+        let (open, turn, store, watch) = (self.open.take(), self.turn.take(), self.store.clone(), self.watch.clone());
         let commit = async move {
             if let Some(open) = open {
                 open.commit().await?;
             }
+            watch.over_now();
             drop(turn);
             then();
             store.after_commit();
@@ -109,9 +119,16 @@ impl Locked {
         }
     }
 
+    /// Fails when the transaction is not there any more.
+    pub(super) fn check(&self, doing: &str) -> Result<(), StoreError> {
+        self.watch.check(doing)
+    }
+
     pub(super) async fn rollback(mut self, doing: &str) -> Result<(), StoreError> {
         let Some(open) = self.open.take() else { return Ok(()) };
-        open.rollback().await.map_err(failed(doing))
+        open.rollback().await.map_err(failed(doing))?;
+        self.watch.over_now();
+        Ok(())
     }
 }
 

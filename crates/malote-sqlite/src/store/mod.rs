@@ -15,6 +15,7 @@ mod claim;
 mod classify;
 mod custody;
 mod dead;
+mod ended;
 mod idempotency;
 mod inbox;
 mod inspect;
@@ -54,8 +55,10 @@ struct Inner {
     path: PathBuf,
     /// One connection, used under `turn` only.
     writer: SqlitePool,
+    writing: ended::Watch,
     /// One connection whose commits do not wait for the disk, under `turn`, too.
     light: SqlitePool,
+    writing_light: ended::Watch,
     turn: Arc<Semaphore>,
     readers: SqlitePool,
     appended: Notify,
@@ -156,12 +159,20 @@ impl Builder {
             })
         });
         let path = options.get_filename().to_owned();
-        let light = writer.clone().connect_lazy_with(options.clone().synchronous(SqliteSynchronous::Normal));
+        let watched = |watch: &ended::Watch| {
+            let watch = watch.clone();
+            writer.clone().after_connect(move |connection, _| Box::pin(watch.clone().over(connection)))
+        };
+        let (writing, writing_light) = (ended::Watch::default(), ended::Watch::default());
+        let light = options.clone().synchronous(SqliteSynchronous::Normal);
+        let light = watched(&writing_light).connect_lazy_with(light);
         let reading = options.clone().busy_timeout(self.lock_wait).pragma("query_only", "on");
         let store = Sqlite(Arc::new(Inner {
             path,
-            writer: writer.connect_lazy_with(options),
+            writer: watched(&writing).connect_lazy_with(options),
+            writing,
             light,
+            writing_light,
             turn: Arc::new(Semaphore::new(1)),
             readers: own(whole.max_connections(self.readers).connect_lazy_with(reading)),
             appended: Notify::new(),

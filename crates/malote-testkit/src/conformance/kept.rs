@@ -135,3 +135,30 @@ pub async fn old_acts_go<S: FullStore>(store: S) {
     assert_eq!(prune(&store, Prune::Audit(Duration::ZERO), 2).await, 5);
     assert!(store.audit(10).await.unwrap().is_empty());
 }
+
+/// The beginning of an act stays until its end is there, whoever else did the same before or since.
+pub async fn acts_under_way_stay<S: FullStore>(store: S) {
+    let note = async |actor: &str, outcome: &str| {
+        let act = Act { actor: actor.into(), reason: "tidy".into() };
+        store.note(&act, "prune", "audit older than 0s", outcome).await.unwrap();
+    };
+    let begun = async || {
+        let rows = store.audit(20).await.unwrap();
+        let begun = rows.into_iter().rev().filter(|row| row.outcome == "begun");
+        begun.map(|row| row.actor).collect::<Vec<_>>()
+    };
+    let (end, begin) = ("2 rows removed", "begun");
+    // ana did it once and is at it again; rui's first process died, and another one did it; eva has done it
+    for (actor, outcome) in [("ana", begin), ("ana", end), ("ana", begin), ("rui", begin), ("rui", begin), ("rui", end)]
+    {
+        note(actor, outcome).await;
+    }
+    note("eva", begin).await;
+    note("eva", end).await;
+    assert_eq!(store.prune(Prune::Audit(Duration::ZERO), 10, true).await.unwrap().rows, 5);
+    assert_eq!(prune(&store, Prune::Audit(Duration::ZERO), 2).await, 5);
+    assert_eq!(begun().await, ["ana", "rui", "rui"]);
+    note("ana", end).await;
+    assert_eq!(prune(&store, Prune::Audit(Duration::ZERO), 2).await, 2);
+    assert_eq!(begun().await, ["rui", "rui"]);
+}

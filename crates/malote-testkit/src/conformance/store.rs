@@ -79,6 +79,7 @@ macro_rules! store_conformance {
             old_dead_letters_go
             old_answers_go
             old_acts_go
+            acts_under_way_stay
             an_instance_survives_as_it_was
             a_saga_that_is_rolled_back_is_not_there
             ac_053_of_all_that_read_a_revision_one_writes

@@ -19,7 +19,7 @@ use malote_core::{
 };
 use std::{
     any::Any,
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     future::Future,
     ops::ControlFlow,
     panic::AssertUnwindSafe,
@@ -221,6 +221,7 @@ impl<S: FullStore> Consumer<S> {
     async fn write(&self, tx: &mut S::Tx, written: Written) -> Result<(), Trouble> {
         let (store, name, Written { out, park, dead, passing, .. }) =
             (&self.service.store, &*self.service.name, written);
+        self.lock_lanes(tx, &park, &dead, &passing).await?;
         if !park.is_empty() {
             store.park(tx, name, &park).await.map_err(Trouble::after_handler)?;
         }
@@ -240,6 +241,25 @@ impl<S: FullStore> Consumer<S> {
             tx.append(out).await.map_err(Trouble::after_handler)?;
         }
         Ok(())
+    }
+
+    /// Locks the lanes that are about to change, where there are several: each statement locks its own, and in
+    /// an order of its own. Lanes that something only goes behind do not change.
+    async fn lock_lanes(
+        &self,
+        tx: &mut S::Tx,
+        park: &[ToPark],
+        dead: &[Dead],
+        passing: &[Lane],
+    ) -> Result<(), Trouble> {
+        let parked = park.iter().filter(|letter| letter.setback.is_some()).map(|letter| letter.lane.clone());
+        let buried = dead.iter().filter_map(|dead| Some(Lane { topic: dead.topic.clone(), key: dead.key.clone()? }));
+        let lanes: BTreeSet<Lane> = parked.chain(buried).chain(passing.iter().cloned()).collect();
+        if lanes.len() < 2 || malote_core::planted::is("lanes-by-statement") {
+            return Ok(());
+        }
+        let lanes: Vec<Lane> = lanes.into_iter().collect();
+        self.service.store.lock_lanes(tx, &self.service.name, &lanes).await.map_err(Trouble::after_handler)
     }
 
     /// The state of the lanes that are not free.
@@ -279,10 +299,19 @@ impl<S: FullStore> Consumer<S> {
             Ok(()) => self.within(envelope, handler.handle(envelope, tx)).await,
             Err(failure) => Err(failure),
         };
+        // what the next one did would be lost with it
+        let handled = handled.and_then(|said| tx.check().map(|()| said).map_err(Failure::from));
         let out = match handled {
             Ok(sealed) => Ok(sealed),
             Err(failure) => {
+                let put_off = match &failure {
+                    Failure::Error(error) if !malote_core::planted::is("put-off-counted") => {
+                        error.downcast_ref::<saga::PutOff>().map(|put_off| put_off.after)
+                    }
+                    _ => None,
+                };
                 let fault = Fault::of(&self.service.store, failure);
+                let fault = Fault { defer: put_off.or(fault.defer), ..fault };
                 tracing::Span::current().record("error.type", fault.class.as_str());
                 Err(fault)
             }

@@ -206,13 +206,13 @@ impl<S: FullStore> Coordinator<S> {
             (Reception::Lacking, _) => {
                 let (name, version) = (&to.definition, to.version);
                 tracing::warn!(service = %self.service, saga = %to.saga, "left alone: no code for version {version} of {name}");
-                return Err(Failure::Defer(LACKING));
+                return Err(to.lacking().into());
             }
             (Reception::Advance, Loaded::Present(instance)) => instance,
-            (Reception::Early | Reception::Advance, _) => return Err(Failure::Defer(EARLY)),
+            (Reception::Early | Reception::Advance, _) => return Err(to.early().into()),
         };
         let Some(machine) = self.machine(&instance.definition, instance.version) else {
-            return Err(Failure::Defer(LACKING));
+            return Err(to.lacking().into());
         };
         let (_, turn) = self.carry_out(tx, machine, &mut instance, input).await?;
         self.save(tx, &instance, &turn.log).await?;
@@ -315,6 +315,14 @@ fn asked<T: Transaction>(tx: &mut T, send: Send, log: &mut [Entry]) -> Outcome<E
     Ok(envelope)
 }
 
+/// Not now: tried again after this time without counting it, as [`Failure::Defer`] is; and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{why}")]
+pub(crate) struct PutOff {
+    pub(crate) after: Duration,
+    why: String,
+}
+
 /// To which instance something is addressed.
 struct To {
     definition: String,
@@ -324,6 +332,22 @@ struct To {
 }
 
 impl To {
+    fn early(&self) -> PutOff {
+        let Self { definition, saga, .. } = self;
+        let why = format!(
+            "saga {saga} of {definition} is not here: its start has not committed yet, or it is in another database, \
+             or lost. Looked for again every {EARLY:?}; meanwhile what has the same key waits"
+        );
+        PutOff { after: EARLY, why }
+    }
+
+    fn lacking(&self) -> PutOff {
+        let Self { definition, version, saga, .. } = self;
+        let why =
+            format!("saga {saga}: this process has no code for version {version} of {definition}; start one that has");
+        PutOff { after: LACKING, why }
+    }
+
     fn reception(&self, versions: &[u32], loaded: &Loaded) -> Reception {
         match &self.address {
             Some(address) => address.receive(versions, loaded.row()),

@@ -12,18 +12,25 @@ mod status;
 pub(super) use acts::write_down;
 pub(super) use saga::sagas_under_way;
 
-use super::{Sqlite, dead};
+use super::{Sqlite, dead, failed, migrate};
 use malote_core::{
     Dead,
     inspect::{
         Act, Acted, Asked, AuditRow, DeadRow, Filter, Finding, Inspect, OutboxRow, ParkedRow, Redrive, Replay,
         ScheduledRow, Status,
     },
-    saga::{Deed, DeedOutcome, LogRow, Outline, SagaFilter, SagaRow, Stored},
+    saga::{Deed, DeedOutcome, LogRow, OpenDeed, Outline, SagaFilter, SagaRow, Stored},
 };
 use uuid::Uuid;
 
 impl Inspect for Sqlite {
+    fn tables(&self) -> Asked<'_, (i64, i64)> {
+        Box::pin(async move {
+            let doing = "looking for malote's tables";
+            let mut reader = self.reader(doing).await?;
+            Ok((status::version(&mut reader).await.map_err(failed(doing))?, migrate::KNOWN))
+        })
+    }
     fn status(&self) -> Asked<'_, Status> {
         Box::pin(status::status(self))
     }
@@ -72,6 +79,9 @@ impl Inspect for Sqlite {
     }
     fn ask_deed<'a>(&'a self, act: &'a Act, saga: Uuid, deed: &'a Deed) -> Asked<'a, i64> {
         Box::pin(saga::ask(self, act, saga, deed))
+    }
+    fn open_deeds(&self, saga: Uuid) -> Asked<'_, Vec<OpenDeed>> {
+        Box::pin(saga::open_deeds(self, saga))
     }
     fn deed_outcome(&self, id: i64) -> Asked<'_, Option<DeedOutcome>> {
         Box::pin(saga::outcome(self, id))

@@ -9,7 +9,8 @@ use malote_core::{
     Class, StoreError,
     inspect::Act,
     saga::{
-        Deed, DeedOutcome, Entry, LegId, LogRow, Outline, SagaCount, SagaFilter, SagaRow, SagaVersion, Status, Stored,
+        Deed, DeedOutcome, Entry, LegId, LogRow, OpenDeed, Outline, SagaCount, SagaFilter, SagaRow, SagaVersion,
+        Status, Stored,
     },
 };
 use serde_json::json;
@@ -123,6 +124,22 @@ pub(super) async fn ask(store: &Sqlite, act: &Act, saga: Uuid, deed: &Deed) -> R
     };
     tx.commit(&doing(), || ()).await?;
     Ok(number)
+}
+
+pub(super) async fn open_deeds(store: &Sqlite, saga: Uuid) -> Result<Vec<OpenDeed>, StoreError> {
+    let doing = "listing acts on a saga";
+    let rows = query(include_str!("../../../sql/list_open_acts.sql")).bind(saga.to_string());
+    let rows = rows.fetch_all(&store.0.readers).await.map_err(failed(doing))?;
+    let open = |row: &SqliteRow| {
+        let deed: String = row.try_get("deed")?;
+        Ok(OpenDeed {
+            number: row.try_get("id")?,
+            asked_at: time(row, "asked_at")?,
+            act: Act { actor: row.try_get("actor")?, reason: row.try_get("reason")? },
+            deed: serde_json::from_str(&deed).map_err(|error| sqlx::Error::Decode(error.into()))?,
+        })
+    };
+    rows.iter().map(open).collect::<Result<_, _>>().map_err(failed(doing))
 }
 
 pub(super) async fn outcome(store: &Sqlite, number: i64) -> Result<Option<DeedOutcome>, StoreError> {
