@@ -130,6 +130,13 @@ where
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct IdempotencyKey(pub String);
 
+/// As it goes into a header: printable ASCII, without spaces or quotes.
+impl std::fmt::Display for IdempotencyKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// Reacts to one event with a call to the outside, with no transaction open.
 ///
 /// It may run more than once (the process can die between the call and the record of it), so it is

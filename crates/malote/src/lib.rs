@@ -28,6 +28,7 @@
 //!
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let store = Sqlite::open("ledger.db").await?;
+//! store.migrate().await?;
 //! let log = Arc::new(Embedded::open("log.db").await?);
 //! let ledger = Service::new("ledger", store, log).on(settle).terminal::<PaymentSettled>();
 //! Runtime::new().with(ledger).run_until(tokio::signal::ctrl_c()).await?;

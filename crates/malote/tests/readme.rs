@@ -1,6 +1,9 @@
 //! The twenty lines of the README are a program that compiles.
 #![allow(missing_docs)]
 
+#[path = "common/pages.rs"]
+mod pages;
+
 use malote::{
     Event,
     prelude::*,
@@ -32,7 +35,7 @@ event!(PaymentFailed = "payment.failed.v1" { id: String, reason: String });
 #[allow(dead_code)] // it runs until Ctrl-C: being compiled is the test
 mod shown {
 use super::*;
-// <<< README.md
+// <<< README
 /// Moves the money, or says why not. The signature is the service's row in the flow.
 async fn settle(payment: PaymentApproved, tx: &mut Tx) -> Outcome<Settlement> {
     let moved = sqlx::query("UPDATE accounts SET balance = balance - $1 WHERE name = $2 AND balance >= $1")
@@ -58,8 +61,5 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 #[test]
 fn the_readme_shows_what_is_compiled_here() {
-    let here =
-        include_str!("readme.rs").split_once("// <<< README.md\n").and_then(|(_, rest)| rest.split_once("// >>>"));
-    let there = include_str!("../../../README.md").split_once("```rust\n").and_then(|(_, rest)| rest.split_once("```"));
-    assert_eq!(there.expect("a block of Rust").0, here.expect("the marks").0);
+    pages::show("README.md", include_str!("readme.rs"), &["README"]);
 }

@@ -1,14 +1,15 @@
 //! The programs of `docs/tutorial-saga.md` and `docs/testing-sagas.md`, compiled and run.
-//!
-//! What stands between `<<< NAME` and `>>>` is shown there as it is. `MALOTE_WRITE_DOCS=1` writes it anew.
 #![allow(missing_docs)]
+
+#[path = "common/pages.rs"]
+mod pages;
 
 use malote::{
     inspect::Inspect as _,
     saga::{SagaFilter, Status},
     sqlite::Sqlite,
 };
-use std::{env, fs, path::Path};
+use std::env;
 
 #[rustfmt::skip]
 mod shown {
@@ -31,7 +32,6 @@ macro_rules! messages { ($($name:ident = $type:literal on $topic:literal,)*) => 
         fn topic() -> &'static str { $topic }
         fn key(&self) -> String { self.0.id.to_string() }
     }
-    impl fmt::Display for $name { fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.write_str($type) } }
 )* } }
 messages! {
     ReserveStock = "stock.reserve.v1" on "stock.commands", ReleaseStock = "stock.release.v1" on "stock.commands",
@@ -41,6 +41,10 @@ messages! {
     CardDeclined = "card.declined.v1" on "shop.replies",
     SendParcel = "parcel.send.v1" on "parcel.commands", ParcelSent = "parcel.sent.v1" on "shop.replies",
 }
+/// A refusal says why: people read it in the saga's history.
+impl fmt::Display for OutOfStock { fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.write_str("none is left") } }
+impl fmt::Display for CardDeclined { fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.write_str("declined") } }
+
 impl Command for ReserveStock { type Done = StockReserved; type Refused = OutOfStock; }
 impl Command for ReleaseStock { type Done = StockReleased; type Refused = Never; }
 impl Command for ChargeCard { type Done = CardCharged; type Refused = CardDeclined; }
@@ -173,60 +177,38 @@ fn it_keeps_the_laws_of_all_sagas() {
     laws(&buy(), [order()], &answers);
 }
 // >>>
+// <<< VERSIONS
+/// What `include_str!("buy.v1.json")` gives in your own test. Write that file once, with this very line.
 fn kept() -> String {
-    serde_json::to_string(&buy().outline()).expect("written")
+    serde_json::to_string(&buy().outline()).unwrap()
 }
+
+/// Somebody takes a step out.
 fn changed() -> Saga<Order> {
     Saga::named("buy", 1)
         .step(malote::saga::step("charge card", |o: &Order| ChargeCard(o.clone())).pivot())
         .step(malote::saga::step("send parcel", |o: &Order| SendParcel(o.clone())))
 }
-// <<< VERSIONS
+
 #[test]
 fn instances_under_way_survive_what_the_definition_is_now() {
-    let kept: Outline = serde_json::from_str(&kept()).unwrap(); // include_str!("buy.v1.json") in your own test
+    let kept: Outline = serde_json::from_str(&kept()).unwrap();
     assert_eq!(kept.differences(&buy().outline()), Vec::<String>::new());
     assert!(kept.differences(&changed().outline())[0].contains("\"reserve stock\" is gone"));
 }
 // >>>
 }
 
-const PAGES: [(&str, &[&str]); 2] = [
-    ("docs/tutorial-saga.md", &["SAGA", "RUN"]),
-    ("docs/testing-sagas.md", &["STORIES", "TIME", "PEOPLE", "LAWS", "VERSIONS"]),
-];
-
-/// What stands here under a name.
-fn part(name: &str) -> &'static str {
-    let here = include_str!("tutorial_saga.rs");
-    let begins = format!("// <<< {name}\n");
-    here.split_once(&*begins).and_then(|(_, rest)| rest.split_once("// >>>")).expect("the marks").0
-}
-
 #[test]
 fn the_pages_show_what_is_compiled_here() {
-    for (page, parts) in PAGES {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page);
-        let text = fs::read_to_string(&path).expect("readable");
-        let (mut fresh, mut rest, mut parts) = (String::new(), &*text, parts.iter());
-        while let Some((before, after)) = rest.split_once("```rust\n") {
-            let (_, behind) = after.split_once("```").expect("an end");
-            fresh += &format!("{before}```rust\n{}```", part(parts.next().expect("as many blocks as parts")));
-            rest = behind;
-        }
-        fresh += rest;
-        assert!(parts.next().is_none(), "{page} lacks a block");
-        if env::var("MALOTE_WRITE_DOCS").is_ok_and(|write| write == "1") {
-            fs::write(&path, fresh).expect("written");
-        } else {
-            assert!(text == fresh, "{page} is not as its test: run this test with MALOTE_WRITE_DOCS=1");
-        }
-    }
+    let here = include_str!("tutorial_saga.rs");
+    pages::show("docs/tutorial-saga.md", here, &["SAGA", "RUN"]);
+    pages::show("docs/testing-sagas.md", here, &["STORIES", "TIME", "PEOPLE", "LAWS", "VERSIONS"]);
 }
 
 #[test]
 fn a_first_saga_is_short() {
-    let lines = part("SAGA").lines().count();
+    let lines = pages::part(include_str!("tutorial_saga.rs"), "SAGA").lines().count();
     assert!(lines < 60, "{lines} lines");
 }
 
