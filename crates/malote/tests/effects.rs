@@ -20,6 +20,43 @@ on_each_store!(
     a_stop_begins_no_more_calls,
 );
 
+/// With the least that a runtime may be told to wait for a sign of life, a consumer has twenty seconds.
+mod standstill {
+    use super::*;
+    use std::time::Instant;
+
+    async fn slow(ping: Ping, _: IdempotencyKey, (begun, takes): &(Log<i64>, Duration)) -> Outcome<Ping> {
+        begun.add(ping.n);
+        tokio::time::sleep(*takes).await; // the outside takes its time
+        Ok(ping)
+    }
+
+    async fn calls(count: i64, takes: Duration) {
+        let Some(scene) = Scene::<malote::sqlite::Sqlite>::fresh().await else { return };
+        let begun = Log::default();
+        let caller = Service::new("caller", scene.caller.clone(), scene.log.clone())
+            .effect(with((begun.clone(), takes), slow), with(scene.done.clone(), record::<malote::sqlite::Tx>))
+            .retry(Policy::default().deadline(2 * takes));
+        let running = start(scene.runtime(caller).stalled_after(Duration::from_secs(1))).await;
+        let began = Instant::now();
+        ask(&scene.asker, (0..count).map(|n| ping("k", n))).await;
+        scene.done.within(Duration::from_secs(90), |all| all.len() == count as usize).await;
+        assert!(began.elapsed() > Duration::from_secs(24), "too short to tell anything");
+        running.stop().await;
+        assert_eq!(begun.all(), (0..count).collect::<Vec<_>>(), "begun again: it was taken for a standstill");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn many_calls_of_one_key_are_none() {
+        calls(9, Duration::from_secs(3)).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_call_of_the_whole_deadline_is_none() {
+        calls(1, Duration::from_secs(25)).await;
+    }
+}
+
 /// Handled, not called.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Tick {

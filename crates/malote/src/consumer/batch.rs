@@ -78,6 +78,7 @@ impl<S: FullStore> Consumer<S> {
             };
             let first = part.start;
             let again = begun.replace(first) == Some(first);
+            self.beat.advanced();
             match self.deal_with(&run[part], apart, again).await {
                 Ok(()) => isolation.dealt_with(),
                 Err(trouble) if trouble.class() == Class::Conflict && isolation.conflicted() => {}

@@ -98,6 +98,9 @@ impl<S: FullStore> Consumer<S> {
                     }
                 }
             };
+            if !malote_core::planted::is("calls-without-beat") {
+                self.beat.advanced();
+            }
             let Some(fault) = fault else { continue };
             let parked = self.until_it_works(|| Box::pin(self.set_back(&lane[n..], &fault))).await?;
             if parked {

@@ -75,8 +75,12 @@ impl<T: Clone + std::fmt::Debug> Log<T> {
     }
     /// Waits until something is true of all that happened.
     pub async fn until(&self, what: impl Fn(&[T]) -> bool) -> Vec<T> {
+        self.within(LONG, what).await
+    }
+    /// The same, for what takes its time.
+    pub async fn within(&self, time: Duration, what: impl Fn(&[T]) -> bool) -> Vec<T> {
         let mut changes = self.1.subscribe();
-        let waited = tokio::time::timeout(LONG, async {
+        let waited = tokio::time::timeout(time, async {
             while !what(&self.0.lock().unwrap()) {
                 changes.changed().await.unwrap();
             }
