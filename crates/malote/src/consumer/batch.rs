@@ -142,25 +142,41 @@ impl<S: FullStore> Consumer<S> {
     /// Parks a message after its first attempt, or gives it up, in a transaction of its own.
     pub(super) async fn after_failure(&self, work: &Work<'_, S>, fault: &Fault) -> Result<(), Trouble> {
         match self.sentence(work, fault) {
-            Sentence::Park(failed) => self.park_run(std::slice::from_ref(work), Some(failed)).await,
+            Sentence::Park(failed) => {
+                self.park_run(self.begin().await?, std::slice::from_ref(work), Some(failed)).await.map(drop)
+            }
             Sentence::Dead(dead) => self.set_aside(work, &dead).await,
         }
     }
 
-    /// Parks members of one lane in their order, the first with its setback, in one transaction.
-    pub(super) async fn park_run(&self, run: &[Work<'_, S>], setback: Option<Failed>) -> Result<(), Trouble> {
-        let mut tx = self.begin().await?;
+    /// Parks members of one lane in their order, the first with its setback, in this transaction, and ends it.
+    /// False if the one that failed is known by now: whoever dealt with it meanwhile says what becomes of the
+    /// others.
+    pub(super) async fn park_run(
+        &self,
+        mut tx: S::Tx,
+        run: &[Work<'_, S>],
+        setback: Option<Failed>,
+    ) -> Result<bool, Trouble> {
+        let store = &self.service.store;
         let admissions: Vec<Admission> = run.iter().filter_map(Work::admission).collect();
-        let new = self.service.store.admit(&mut tx, &self.service.name, &admissions).await?;
-        let mut new = new.into_iter();
-        let fresh = run.iter().filter(|work| work.admission().is_none() || new.next() == Some(true));
+        let mut new = store.admit(&mut tx, &self.service.name, &admissions).await?.into_iter();
+        let fresh: Vec<bool> = run.iter().map(|work| work.admission().is_none() || new.next() == Some(true)).collect();
+        if setback.is_some() && fresh.first() == Some(&false) {
+            tx.rollback().await?;
+            let mut tx = self.begin().await?;
+            self.runs_ended(&mut tx, &run[..1]).await?;
+            tx.commit().await?;
+            return Ok(false);
+        }
         let mut setback = setback;
-        let letters: Vec<_> = fresh.map(|work| work.park(setback.take())).collect();
-        self.service.store.park(&mut tx, &self.service.name, &letters).await?;
+        let fresh = run.iter().zip(fresh).filter(|(_, fresh)| *fresh);
+        let letters: Vec<_> = fresh.map(|(work, _)| work.park(setback.take())).collect();
+        store.park(&mut tx, &self.service.name, &letters).await?;
         self.runs_ended(&mut tx, run).await?;
         tx.commit().await?;
         self.parked.notify_one();
-        Ok(())
+        Ok(true)
     }
 
     /// All of these in one transaction; kept `apart`, what fails takes none of the others along.

@@ -2,6 +2,8 @@
 //!
 //! ```text
 //!   known, or behind? ──neither──▶ call(event, key) ──▶ BEGIN · admit · record · append · COMMIT
+//!                                                         ▲ the store is away │
+//!                                                         └──── wait ◀────────┘
 //! ```
 //!
 //! A process that dies between the call and the commit calls again, with the same key. Keys go on
@@ -16,7 +18,7 @@ use crate::{
     telemetry,
 };
 use malote_core::{
-    Admission, Envelope, Failed, FullStore, History, IdempotencyKey, LaneState, Store, Transaction,
+    Admission, Envelope, Failed, FullStore, History, IdempotencyKey, LaneState, Transaction, planted,
     retry::{Next, Then},
 };
 use std::{
@@ -26,107 +28,114 @@ use std::{
 use tracing::Instrument;
 use uuid::Uuid;
 
+/// What is to become of an effect.
+enum Sifted {
+    Called,
+    /// It came to its end before.
+    Known,
+    /// Its key is busy, and all of its run went behind.
+    Behind,
+}
+
 impl<S: FullStore> Consumer<S> {
-    /// Deals with records of one lane, in order.
-    pub(super) async fn in_turn(&self, run: Vec<Work<'_, S>>) -> ControlFlow<()> {
-        for run in alike(run) {
-            match run[0].is_effect() {
-                true => {
-                    let sifted = self.sift_all(&run).await?;
-                    let fresh = run.into_iter().zip(sifted).filter(|(_, fresh)| *fresh).map(|(work, _)| work);
-                    self.call_lane(fresh.collect()).await?;
-                }
-                false => self.handle_all(&run).await?,
-            }
+    /// One step in a lane: the first of these is called, or the handlers are run with which they begin. Says
+    /// how many of them are dealt with. A lane has its place for a step only, so that one with much to do
+    /// keeps no other waiting; and it asks anew each time, for another process may have been here.
+    pub(super) async fn step(&self, run: &[Work<'_, S>]) -> ControlFlow<(), usize> {
+        let Some(first) = run.first() else { return ControlFlow::Continue(0) };
+        // else it could not be told which one a process died over
+        let _alone = if first.suspect && !planted::is("suspects-together") { Some(self.alone.acquire().await) } else { None };
+        let _place = self.places.acquire().await;
+        if self.stop.is_cancelled() && !planted::is("stop-begins-calls") {
+            return ControlFlow::Break(());
         }
-        ControlFlow::Continue(())
+        if first.is_effect() {
+            return self.call_in_turn(run).await;
+        }
+        let like_it = |work: &&Work<'_, S>| !work.is_effect() && work.suspect == first.suspect;
+        let handlers = run.iter().take_while(like_it).count();
+        self.handle_all(&run[..handlers]).await?;
+        ControlFlow::Continue(handlers)
     }
 
-    /// Says of each effect whether it is to be called: not if it is known, nor if its key is busy, behind
-    /// which it goes.
-    pub(super) async fn sift_all(&self, run: &[Work<'_, S>]) -> ControlFlow<(), Vec<bool>> {
-        self.until_it_works(|| Box::pin(self.sift(run))).await
+    /// Calls the first of these, unless it is known. When it fails it is parked with the others behind it,
+    /// and all go behind where their key is busy.
+    async fn call_in_turn(&self, run: &[Work<'_, S>]) -> ControlFlow<(), usize> {
+        match self.until_it_works(|| Box::pin(self.sift(run))).await? {
+            Sifted::Called => {}
+            Sifted::Known => return ControlFlow::Continue(1),
+            Sifted::Behind => return ControlFlow::Continue(run.len()),
+        }
+        let work = &run[0];
+        let deadly = match work.suspect {
+            true => self.until_it_works(|| Box::pin(self.deadly(work))).await?,
+            false => None,
+        };
+        let fault = match deadly {
+            None => self.call_first(work).await?,
+            deadly => deadly,
+        };
+        if !planted::is("calls-without-beat") {
+            self.beat.advanced();
+        }
+        let Some(fault) = fault else { return ControlFlow::Continue(1) };
+        let parked = self.until_it_works(|| Box::pin(self.set_back(run, &fault))).await?;
+        ControlFlow::Continue(if parked { run.len() } else { 1 })
     }
 
-    /// Those that are to wait are parked in the transaction that saw their lanes busy and keeps them so.
-    async fn sift(&self, run: &[Work<'_, S>]) -> Result<Vec<bool>, Trouble> {
-        let (store, name) = (&self.service.store, &*self.service.name);
-        let ids: Vec<Admission> = run.iter().filter_map(Work::admission).collect();
-        let fresh: Vec<bool> = store.seen(name, &ids).await?.into_iter().map(|seen| !seen).collect();
-        self.count(0, fresh.iter().filter(|fresh| !**fresh).count() as u64);
+    /// Those that are to wait are parked in the transaction that saw their lane busy and keeps it so.
+    async fn sift(&self, run: &[Work<'_, S>]) -> Result<Sifted, Trouble> {
+        let (store, name, first) = (&self.service.store, &*self.service.name, &run[0]);
+        let id: Vec<Admission> = first.admission().into_iter().collect();
+        if store.seen(name, &id).await? == [true] && !planted::is("calls-what-is-known") {
+            self.count(0, 1);
+            return Ok(Sifted::Known);
+        }
         let mut tx = self.begin().await?;
-        let lanes = self.lanes(&mut tx, run.iter().map(|work| &work.lane)).await?;
-        let is_free = |work: &Work<'_, S>| lanes.get(&work.lane) != Some(&LaneState::Busy);
-        let behind: Vec<&Work<'_, S>> =
-            run.iter().zip(&fresh).filter(|(work, fresh)| **fresh && !is_free(work)).map(|(work, _)| work).collect();
-        if behind.is_empty() {
-            tx.rollback().await?;
-            return Ok(fresh);
+        let lanes = self.lanes(&mut tx, std::iter::once(&first.lane)).await?;
+        if lanes.get(&first.lane) == Some(&LaneState::Busy) {
+            self.park_run(tx, run, None).await?;
+            return Ok(Sifted::Behind);
         }
-        let ids: Vec<Admission> = behind.iter().filter_map(|work| work.admission()).collect();
-        let new = store.admit(&mut tx, name, &ids).await?;
-        let letters: Vec<_> = behind.iter().zip(new).filter(|(_, new)| *new).map(|(work, _)| work.park(None)).collect();
-        store.park(&mut tx, name, &letters).await?;
-        tx.commit().await?;
-        self.parked.notify_one();
-        Ok(run.iter().zip(fresh).map(|(work, fresh)| fresh && is_free(work)).collect())
+        tx.rollback().await?;
+        Ok(Sifted::Called)
     }
 
-    /// The effects of one key, in order. When one fails it is parked, and the rest behind it. What has not
-    /// begun at a stop is left.
-    pub(super) async fn call_lane(&self, lane: Vec<Work<'_, S>>) -> ControlFlow<()> {
-        for (n, work) in lane.iter().enumerate() {
-            if self.stop.is_cancelled() && !malote_core::planted::is("stop-begins-calls") {
-                return ControlFlow::Break(());
-            }
-            let deadly = match work.suspect {
-                true => self.until_it_works(|| Box::pin(self.deadly(work))).await?,
-                false => None,
-            };
-            let mut stalls = 0;
-            let fault = loop {
-                if deadly.is_some() {
-                    break deadly;
+    /// The first attempt at one effect: the fault, if it had one. What the call came to is kept while the store
+    /// is away; a second call is made only if it was lost with the transaction that was to write it down.
+    async fn call_first(&self, work: &Work<'_, S>) -> ControlFlow<(), Option<Fault>> {
+        let Task::Call(envelope, effect) = &work.task else { return ControlFlow::Continue(None) };
+        let (mut note, mut stalls) = (None, 0);
+        loop {
+            if note.is_none() {
+                match self.call(envelope, *effect).await {
+                    Ok(came) => note = Some(came),
+                    Err(fault) => return ControlFlow::Continue(Some(fault)),
                 }
-                match self.call_first(work).await {
-                    Ok(None) => break None,
-                    Ok(Some(fault)) => break Some(fault),
+            }
+            loop {
+                match self.record(work, envelope, &mut note).await {
+                    Ok(true) => return ControlFlow::Continue(None),
+                    Ok(false) => break,
+                    Err(Trouble::Message(fault)) => return ControlFlow::Continue(Some(fault)),
                     Err(away) => {
                         stalls += 1;
                         let wait = self.service.settings.backoff.wait(stalls, fastrand::f64());
                         self.stalled(&away, wait).await?;
                     }
                 }
-            };
-            if !malote_core::planted::is("calls-without-beat") {
-                self.beat.advanced();
+                if planted::is("outcome-forgotten") {
+                    note = None;
+                    break;
+                }
             }
-            let Some(fault) = fault else { continue };
-            let parked = self.until_it_works(|| Box::pin(self.set_back(&lane[n..], &fault))).await?;
-            if parked {
-                break;
-            }
-        }
-        ControlFlow::Continue(())
-    }
-
-    /// The first attempt at one effect: the fault, if it had one. Fails only with trouble of the store.
-    async fn call_first(&self, work: &Work<'_, S>) -> Result<Option<Fault>, Trouble> {
-        let Task::Call(envelope, effect) = &work.task else { return Ok(None) };
-        let note = match self.call(envelope, *effect).await {
-            Ok(note) => note,
-            Err(fault) => return Ok(Some(fault)),
-        };
-        match self.record(work, envelope, note).await {
-            Ok(()) => Ok(None),
-            Err(Trouble::Message(fault)) => Ok(Some(fault)),
-            Err(away) => Err(away),
         }
     }
 
-    /// After a failure: the first of these is parked with the rest behind it (true), or given up (false).
-    async fn set_back(&self, rest: &[Work<'_, S>], fault: &Fault) -> Result<bool, Trouble> {
-        let Some(first) = rest.first() else { return Ok(false) };
+    /// After a failure: the first of these is parked with the rest behind it (true); or it is given up, or
+    /// another process has dealt with it (false).
+    async fn set_back(&self, run: &[Work<'_, S>], fault: &Fault) -> Result<bool, Trouble> {
+        let first = &run[0];
         let policy = self.service.policy(first.kind());
         let (next, attempts) = fault.verdict(&policy, 1, Duration::ZERO);
         let wait = match next {
@@ -141,8 +150,7 @@ impl<S: FullStore> Consumer<S> {
         history.push(fault.entry(self.now(), 1));
         tracing::warn!(service = %self.service.name, event = first.what(), "parked, tried again in {wait:?}: {}", fault.why);
         let failed = Failed { class: fault.class, error: fault.why.clone(), attempts, history, wait };
-        self.park_run(rest, Some(failed)).await?;
-        Ok(true)
+        self.park_run(self.begin().await?, run, Some(failed)).await
     }
 
     /// Calls the outside, within its time.
@@ -159,13 +167,17 @@ impl<S: FullStore> Consumer<S> {
         outcome
     }
 
-    /// Writes down what came of a call, once.
-    async fn record(&self, work: &Work<'_, S>, envelope: &Envelope, note: Note<S>) -> Result<(), Trouble> {
+    /// Writes down what came of a call, once; false if nothing is left of it to be written down.
+    async fn record(&self, work: &Work<'_, S>, envelope: &Envelope, note: &mut Option<Note<S>>) -> Result<bool, Trouble> {
         let (store, name) = (&self.service.store, &*self.service.name);
         let mut tx = self.begin_for(self.cause_of(envelope)).await?;
         let is_new = store.admit(&mut tx, name, &[Admission::of(envelope)]).await? == [true];
         if is_new {
             let lanes = self.lanes(&mut tx, std::iter::once(&work.lane)).await?;
+            let Some(note) = note.take() else {
+                tx.rollback().await?;
+                return Ok(false);
+            };
             self.write_down(&mut tx, note).await?;
             if lanes.get(&work.lane) == Some(&LaneState::Passing) {
                 let passed = store.pass(&mut tx, name, std::slice::from_ref(&work.lane)).await;
@@ -177,7 +189,7 @@ impl<S: FullStore> Consumer<S> {
         }
         tx.commit().await.map_err(|error| Trouble::at_commit(store, error))?;
         self.count(u64::from(is_new), u64::from(!is_new));
-        Ok(())
+        Ok(true)
     }
 
     /// Runs what an effect left to be written down.
@@ -188,18 +200,6 @@ impl<S: FullStore> Consumer<S> {
         }
         Ok(())
     }
-}
-
-/// Handlers and effects, each among their like, in order.
-pub(super) fn alike<S: Store>(works: Vec<Work<'_, S>>) -> Vec<Vec<Work<'_, S>>> {
-    let mut runs: Vec<Vec<Work<'_, S>>> = Vec::new();
-    for work in works {
-        match runs.last_mut() {
-            Some(run) if run[0].is_effect() == work.is_effect() => run.push(work),
-            _ => runs.push(vec![work]),
-        }
-    }
-    runs
 }
 
 /// Names the intention, the same for every attempt.

@@ -32,13 +32,14 @@ use chrono::{DateTime, Utc};
 use custody::Custody;
 use malote_core::{
     BoxFuture, Cause, Class, Delivery, FullStore, Incarnation, Place, Store, StoreError, Subscription, TransportError,
+    planted,
 };
 use std::{
     ops::ControlFlow,
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use underway::Underway;
 use work::{Trouble, Work};
@@ -58,12 +59,18 @@ pub(crate) struct Consumer<S: Store> {
     stop: CancellationToken,
     /// Told when something was parked.
     parked: Arc<Notify>,
+    /// One for each lane that may be at work.
+    places: Semaphore,
+    /// Whoever deals with what may have killed a process has it.
+    alone: Semaphore,
 }
 
 impl<S: FullStore> Consumer<S> {
     pub(crate) fn new(service: Arc<Service<S>>, who: Incarnation, beat: Beat, parked: Arc<Notify>) -> Self {
         let (outbox, stop) = (service.outbox(), beat.stop().clone());
-        Self { service, outbox, who, beat, stop, parked }
+        let places = if planted::is("effects-unlimited") { Semaphore::MAX_PERMITS } else { service.settings.effects };
+        let (places, alone) = (Semaphore::new(places.min(Semaphore::MAX_PERMITS)), Semaphore::new(1));
+        Self { service, outbox, who, beat, stop, parked, places, alone }
     }
 
     /// Runs until stopped; an error of the transport ends it, and its supervisor starts it again.
@@ -82,11 +89,28 @@ impl<S: FullStore> Consumer<S> {
 
     async fn consume(&self, subscription: &mut dyn Subscription) -> Result<(), TransportError> {
         let mut underway = Underway::of(self);
-        let ended = self.take_on(subscription, &mut underway).await;
-        // what has begun is finished and counts, however it came to an end
-        underway.all_ended().await;
+        let at_work = async {
+            let ended = self.take_on(subscription, &mut underway).await;
+            // what has begun is finished and counts, however it came to an end
+            underway.all_ended().await;
+            ended
+        };
+        // what takes longer than there is time is given up and handed back, as nothing that died
+        let ended = tokio::select! {
+            ended = at_work => ended,
+            () = self.time_is_up() => Ok(()),
+        };
         let acknowledged = self.acknowledge(subscription, &underway.progress.settled()).await;
         ended.and(acknowledged)
+    }
+
+    /// Resolves when what was told to stop has to be done.
+    async fn time_is_up(&self) {
+        self.stop.cancelled().await;
+        if planted::is("stop-waits-for-calls") {
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep(self.beat.time_to_finish()).await;
     }
 
     /// Takes what comes, until stopped.
@@ -112,7 +136,7 @@ impl<S: FullStore> Consumer<S> {
             if !deliveries.is_empty() {
                 messaging::consumed(self.service.transport.system(), &self.service.name, &deliveries);
                 deliveries.iter().for_each(|delivery| underway.progress.take(&delivery.place));
-                if malote_core::planted::is("acknowledge-first") {
+                if planted::is("acknowledge-first") {
                     deliveries.iter().for_each(|delivery| underway.progress.done(&delivery.place));
                     subscription.acknowledge(&underway.progress.settled()).await?;
                 }
@@ -138,8 +162,8 @@ impl<S: FullStore> Consumer<S> {
         acknowledged
     }
 
-    /// Deals with a batch: its handlers to their end, its effects until they are under way. Breaks off only
-    /// when told to stop while the store is away.
+    /// Deals with a batch: its handlers to their end, its effects until they are under way; what may have killed
+    /// a process is under way, too. Breaks off only when told to stop while the store is away.
     async fn handle<'c>(
         &'c self,
         deliveries: Vec<Delivery>,
@@ -152,42 +176,25 @@ impl<S: FullStore> Consumer<S> {
             let wait = self.service.settings.backoff.wait(stalls, fastrand::f64());
             underway.meanwhile(self.stalled(&away, wait)).await?;
         }
-        let mut works = Vec::new();
+        let (mut works, mut suspects) = (Vec::new(), false);
         for delivery in deliveries {
             let (place, suspect) = (delivery.place.clone(), custody.is_suspect(&delivery.place));
             match Work::of(&self.service, delivery) {
                 Some(mut work) => {
                     work.suspect = suspect;
+                    suspects |= suspect;
                     works.push(work);
                 }
                 None => underway.progress.done(&place),
             }
         }
-        if works.iter().any(|work| work.suspect) {
-            // what a process dies over must be alone
-            underway.all_ended().await;
-            return self.one_by_one(works, underway).await;
-        }
-        let (handlers, effects) = underway.split(works);
+        let (handlers, begin) = underway.split(works);
         underway.meanwhile(self.handle_all(&handlers)).await?;
         handlers.iter().filter_map(|work| work.place.as_ref()).for_each(|place| underway.progress.done(place));
-        underway.begin(effects).await
-    }
-
-    /// Deals with a batch in which there are suspects, to its end.
-    async fn one_by_one<'c>(&'c self, works: Vec<Work<'c, S>>, underway: &mut Underway<'c, S>) -> ControlFlow<()> {
-        let places: Vec<Place> = works.iter().filter_map(|work| work.place.clone()).collect();
-        for run in effects::alike(works) {
-            match run[0].is_effect() {
-                true => {
-                    for work in run {
-                        self.in_turn(vec![work]).await?;
-                    }
-                }
-                false => self.handle_all(&run).await?,
-            }
+        begin.into_iter().for_each(|lane| underway.turn(lane));
+        if planted::is("suspects-hold-up-all") && suspects {
+            underway.all_ended().await;
         }
-        places.iter().for_each(|place| underway.progress.done(place));
         ControlFlow::Continue(())
     }
 

@@ -16,34 +16,28 @@ use std::{
     future::Future,
     ops::ControlFlow,
     pin::pin,
-    sync::Arc,
 };
-use tokio::sync::Semaphore;
 
 /// The lanes in which something is under way, and what has been taken and is not acknowledged.
 pub(super) struct Underway<'c, S: Store> {
     consumer: &'c Consumer<S>,
     /// With what came since, and waits for its turn.
     lanes: HashMap<Lane, Vec<Work<'c, S>>>,
-    turns: FuturesUnordered<BoxFuture<'c, Turn>>,
-    /// One for each lane that may be at work.
-    permits: Arc<Semaphore>,
+    turns: FuturesUnordered<BoxFuture<'c, Turn<'c, S>>>,
     pub(super) progress: Progress,
 }
 
-/// Some records of a lane, dealt with in order; broken off only at a stop.
-struct Turn {
+/// A step in a lane has been made; broken off only at a stop.
+struct Turn<'c, S: Store> {
     lane: Lane,
-    places: Vec<Place>,
+    done: Vec<Place>,
+    left: Vec<Work<'c, S>>,
     flow: ControlFlow<()>,
 }
 
 impl<'c, S: FullStore> Underway<'c, S> {
     pub(super) fn of(consumer: &'c Consumer<S>) -> Self {
-        let unlimited = planted::is("effects-unlimited");
-        let at_once = if unlimited { Semaphore::MAX_PERMITS } else { consumer.service.settings.effects };
-        let permits = Arc::new(Semaphore::new(at_once));
-        Self { consumer, lanes: HashMap::new(), turns: FuturesUnordered::new(), permits, progress: Progress::default() }
+        Self { consumer, lanes: HashMap::new(), turns: FuturesUnordered::new(), progress: Progress::default() }
     }
 
     /// How many records may be taken now. As many as one batch may be open at once: so many are suspect when
@@ -64,70 +58,50 @@ impl<'c, S: FullStore> Underway<'c, S> {
         self.turns.is_empty()
     }
 
-    /// Splits a batch: what can be handled at once, and the effects with which a lane begins. All others wait
-    /// behind what is under way in their lane.
-    pub(super) fn split(&mut self, batch: Vec<Work<'c, S>>) -> (Vec<Work<'c, S>>, Vec<Work<'c, S>>) {
-        let (mut handlers, mut effects) = (Vec::new(), Vec::new());
+    /// Gives each effect its turn in its lane, and what may have killed a process; what comes behind them waits
+    /// for its own. Returns what can be handled at once, and the lanes that are to begin when that is done.
+    pub(super) fn split(&mut self, batch: Vec<Work<'c, S>>) -> (Vec<Work<'c, S>>, Vec<Lane>) {
+        let (mut handlers, mut begin) = (Vec::new(), Vec::new());
         for work in batch {
+            let takes_turns = work.is_effect() || work.suspect;
             match self.lanes.entry(work.lane.clone()) {
-                Entry::Occupied(mut lane) if !planted::is("lane-underway-unseen") => lane.get_mut().push(work),
-                Entry::Vacant(lane) if work.is_effect() => {
-                    lane.insert(Vec::new());
-                    effects.push(work);
+                Entry::Occupied(mut lane) if takes_turns || !planted::is("lane-underway-unseen") => {
+                    lane.get_mut().push(work);
                 }
-                _ if work.is_effect() => effects.push(work),
+                Entry::Vacant(lane) if takes_turns => {
+                    begin.push(lane.key().clone());
+                    lane.insert(vec![work]);
+                }
                 _ => handlers.push(work),
             }
         }
-        (handlers, effects)
+        (handlers, begin)
     }
 
-    /// Calls the effects with which their lanes begin.
-    pub(super) async fn begin(&mut self, effects: Vec<Work<'c, S>>) -> ControlFlow<()> {
-        if effects.is_empty() {
-            return ControlFlow::Continue(());
-        }
-        let consumer = self.consumer;
-        let sifted = self.meanwhile(consumer.sift_all(&effects)).await?;
-        for (work, fresh) in effects.into_iter().zip(sifted) {
-            let lane = work.lane.clone();
-            match fresh {
-                true => self.turn(lane, vec![work], |run| Box::pin(consumer.call_lane(run))),
-                false => {
-                    let places = work.place.clone().into_iter().collect();
-                    self.note(Turn { lane, places, flow: ControlFlow::Continue(()) });
-                }
-            }
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn turn(
-        &mut self,
-        lane: Lane,
-        run: Vec<Work<'c, S>>,
-        deal: impl FnOnce(Vec<Work<'c, S>>) -> BoxFuture<'c, ControlFlow<()>> + Send + 'c,
-    ) {
-        let (permits, places) = (self.permits.clone(), run.iter().filter_map(|work| work.place.clone()).collect());
+    /// The next step in a lane with all that waits in it.
+    pub(super) fn turn(&mut self, lane: Lane) {
+        let (consumer, mut run) = (self.consumer, self.lanes.insert(lane.clone(), Vec::new()).unwrap_or_default());
         self.turns.push(Box::pin(async move {
-            let _permit = permits.acquire().await;
-            Turn { lane, places, flow: deal(run).await }
+            let step = consumer.step(&run).await;
+            let (dealt, flow) = match step {
+                ControlFlow::Continue(dealt) => (dealt, ControlFlow::Continue(())),
+                ControlFlow::Break(()) => (0, ControlFlow::Break(())),
+            };
+            let left = run.split_off(dealt);
+            Turn { lane, done: run.into_iter().filter_map(|work| work.place).collect(), left, flow }
         }));
     }
 
-    /// A turn has ended: its records are done, and what waits in its lane has the next one.
-    fn note(&mut self, Turn { lane, places, flow }: Turn) {
-        if flow.is_continue() {
-            places.iter().for_each(|place| self.progress.done(place));
-        }
-        let waiting = self.lanes.remove(&lane).unwrap_or_default();
+    /// A turn has ended: what was dealt with is done, and what waits in its lane has the next one.
+    fn note(&mut self, Turn { lane, done, mut left, flow }: Turn<'c, S>) {
+        done.iter().for_each(|place| self.progress.done(place));
+        left.extend(self.lanes.remove(&lane).unwrap_or_default());
         // what has not begun at a stop is handed back: nobody acknowledges it
-        if waiting.is_empty() || flow.is_break() || self.consumer.stop.is_cancelled() {
+        if left.is_empty() || flow.is_break() || self.consumer.stop.is_cancelled() {
             return;
         }
-        self.lanes.insert(lane.clone(), Vec::new());
-        let consumer = self.consumer;
-        self.turn(lane, waiting, |run| Box::pin(consumer.in_turn(run)));
+        self.lanes.insert(lane.clone(), left);
+        self.turn(lane);
     }
 
     /// Waits for the end of a turn, and takes note of all that have ended; false if none is under way.

@@ -1,7 +1,13 @@
 //! Calls to the outside go on side by side with whatever else comes, and in order within their key.
 #![allow(missing_docs)]
 
+#[path = "../common/mod.rs"]
 mod common;
+
+mod away;
+mod moved;
+mod provider;
+mod turns;
 
 use common::*;
 use malote::{
