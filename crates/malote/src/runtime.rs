@@ -66,8 +66,8 @@ impl Runtime {
         self
     }
 
-    /// How long stopping may take (5 s by default); what is not done by then is cut off, and done
-    /// again at the next start.
+    /// How long stopping may take (5 s by default). Handlers and calls have half of it; what is not done by
+    /// then is cut off, handed back, and done again at the next start.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = Some(grace);
         self

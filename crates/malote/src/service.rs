@@ -240,7 +240,8 @@ impl<S: Store> Service<S> {
         self
     }
 
-    /// Most calls of effects under way at once; 16 unless set. What has no place waits, in order.
+    /// Most calls of effects under way at once, in a process; 16 unless set. What has no place waits, in order.
+    /// As many may be tried again beside them, but 16 at most.
     pub fn effects_at_once(mut self, most: usize) -> Self {
         self.settings.effects = most.max(1);
         self
@@ -293,6 +294,11 @@ impl<S: Store> Service<S> {
     /// How messages of this type are tried again.
     pub(crate) fn policy(&self, kind: Option<&str>) -> Policy {
         kind.and_then(|kind| self.routes.get(kind)).and_then(|entry| entry.policy).unwrap_or(self.settings.retry)
+    }
+
+    /// Whether it calls the outside.
+    pub(crate) fn calls(&self) -> bool {
+        self.routes.values().any(|entry| matches!(entry.reactor, Reactor::Effect(_)))
     }
 
     /// The longest time that an attempt at anything may take.

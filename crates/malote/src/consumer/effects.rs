@@ -44,7 +44,8 @@ impl<S: FullStore> Consumer<S> {
     pub(super) async fn step(&self, run: &[Work<'_, S>]) -> ControlFlow<(), usize> {
         let Some(first) = run.first() else { return ControlFlow::Continue(0) };
         // else it could not be told which one a process died over
-        let _alone = if first.suspect && !planted::is("suspects-together") { Some(self.alone.acquire().await) } else { None };
+        let _alone =
+            if first.suspect && !planted::is("suspects-together") { Some(self.alone.acquire().await) } else { None };
         let _place = self.places.acquire().await;
         if self.stop.is_cancelled() && !planted::is("stop-begins-calls") {
             return ControlFlow::Break(());
@@ -168,9 +169,14 @@ impl<S: FullStore> Consumer<S> {
     }
 
     /// Writes down what came of a call, once; false if nothing is left of it to be written down.
-    async fn record(&self, work: &Work<'_, S>, envelope: &Envelope, note: &mut Option<Note<S>>) -> Result<bool, Trouble> {
+    async fn record(
+        &self,
+        work: &Work<'_, S>,
+        envelope: &Envelope,
+        note: &mut Option<Note<S>>,
+    ) -> Result<bool, Trouble> {
         let (store, name) = (&self.service.store, &*self.service.name);
-        let mut tx = self.begin_for(self.cause_of(envelope)).await?;
+        let mut tx = self.begin_writing(envelope).await?;
         let is_new = store.admit(&mut tx, name, &[Admission::of(envelope)]).await? == [true];
         if is_new {
             let lanes = self.lanes(&mut tx, std::iter::once(&work.lane)).await?;
@@ -190,6 +196,11 @@ impl<S: FullStore> Consumer<S> {
         tx.commit().await.map_err(|error| Trouble::at_commit(store, error))?;
         self.count(u64::from(is_new), u64::from(!is_new));
         Ok(true)
+    }
+
+    /// A transaction in which it can be written down what came of a call.
+    pub(super) async fn begin_writing(&self, envelope: &Envelope) -> Result<S::Tx, Trouble> {
+        Ok(self.begin_for(self.cause_of(envelope)).await?)
     }
 
     /// Runs what an effect left to be written down.

@@ -12,7 +12,8 @@
 //! The heads of several lanes share a transaction, as a batch of the consumer does, so that what waits
 //! costs the others no commit for each message. One head of a lane at a time: the next one was counted by
 //! the commit before it. What goes wrong with all of them is done again lane by lane, side by side; so is
-//! what is left when the shared transaction has taken its time. Effects are always side by side.
+//! what is left when the shared transaction has taken its time. Effects are always side by side, and what
+//! is under way so keeps no other lane waiting.
 
 use super::{
     Consumer,
@@ -20,13 +21,16 @@ use super::{
     work::{Fault, Task, Trouble, Work},
 };
 use crate::{service::Service, supervise::Beat, telemetry};
-use futures::{StreamExt, stream};
+use futures::{StreamExt, stream::FuturesUnordered};
 use malote_core::{
     BoxFuture, ClaimDue, Class, Ending, Envelope, Failed, FullStore, Incarnation, Parked, Settled, Store, StoreError,
-    Transaction,
+    Transaction, planted,
     retry::{Next, Then},
 };
 use std::{
+    future::Future,
+    ops::ControlFlow,
+    pin::pin,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -34,7 +38,7 @@ use tokio::sync::Notify;
 use tracing::Instrument;
 
 /// Lanes that are claimed in one go, and run together.
-const LANES: u32 = 16;
+const LANES: usize = 16;
 /// A transaction that is shared begins no further attempt after this.
 const SHARED: Duration = Duration::from_millis(100);
 /// What comes due within so long of each other is claimed in one go: each claim is a commit.
@@ -57,6 +61,32 @@ impl<'s, S: Store> Turn<'s, S> {
     }
 }
 
+/// Lanes that are retried each for itself, while others are claimed.
+struct Lanes<'r>(FuturesUnordered<BoxFuture<'r, Result<(), StoreError>>>, Result<(), StoreError>);
+
+impl<'r> Lanes<'r> {
+    fn begin<S: FullStore>(&mut self, retrier: &'r Retrier<S>, turns: impl IntoIterator<Item = Turn<'r, S>>) {
+        self.0.extend(turns.into_iter().map(|turn| Box::pin(retrier.run_lane(turn.head)) as BoxFuture<'_, _>));
+    }
+
+    /// Waits for the end of one; false if none is under way.
+    async fn ended(&mut self) -> bool {
+        let Some(end) = self.0.next().await else { return false };
+        if let Err(error) = end {
+            self.1 = Err(error);
+        }
+        true
+    }
+
+    /// Does something while what is under way goes on.
+    async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! { biased; done = &mut work => return done, true = self.ended() => {} }
+        }
+    }
+}
+
 /// Retries what is parked for one service in one process.
 pub(crate) struct Retrier<S: Store>(Consumer<S>);
 
@@ -67,80 +97,91 @@ impl<S: FullStore> Retrier<S> {
 
     /// Runs until stopped; an error of the store ends it, and its supervisor starts it again.
     pub(crate) async fn run(&self) -> Result<(), StoreError> {
+        let mut lanes = Lanes(FuturesUnordered::new(), Ok(()));
+        let ended = self.claim_on(&mut lanes).await;
+        // the other lanes are brought to their end first
+        while lanes.ended().await {}
+        ended.and(lanes.1)
+    }
+
+    async fn claim_on<'r>(&'r self, lanes: &mut Lanes<'r>) -> Result<(), StoreError> {
         let Consumer { service, who, beat, stop, parked, .. } = &self.0;
         let settings = &service.settings;
         // the last attempt of a shared transaction, then one of those for which there was no time
         let holds = service.longest() * 2 + MARGIN;
-        let ask = ClaimDue { who: *who, most: LANES, holds, budget: settings.budget };
-        while !stop.is_cancelled() {
+        // a lane is claimed when there is a place for it: its claim does not wait
+        let places = match service.calls() && !planted::is("retries-unlimited") {
+            true => settings.effects.min(LANES),
+            false => LANES,
+        };
+        while !stop.is_cancelled() && lanes.1.is_ok() {
             beat.working();
             let begun = Instant::now();
-            let due = service.store.claim_due(&service.name, &ask).await?;
+            let most = places.saturating_sub(lanes.0.len());
+            if most == 0 {
+                lanes.ended().await;
+                continue;
+            }
+            let ask = ClaimDue { who: *who, most: most as u32, holds, budget: settings.budget };
+            let due = lanes.meanwhile(service.store.claim_due(&service.name, &ask)).await?;
             if due.heads.is_empty() {
                 let wait = due.next.unwrap_or(IDLE).clamp(GATHER, IDLE);
                 let idle = async {
                     tokio::select! { () = parked.notified() => {}, () = tokio::time::sleep(wait) => {} }
                 };
-                stop.run_until_cancelled(idle).await;
+                lanes.meanwhile(stop.run_until_cancelled(idle)).await;
                 continue;
             }
-            let again_soon = due.heads.len() < LANES as usize;
+            let again_soon = due.heads.len() < most;
             let again = due.heads.iter().filter(|head| head.attempts > 1).count();
             metrics::counter!("malote_retries_total", "consumer" => service.name.to_string()).increment(again as u64);
             let turns = due.heads.into_iter().map(|head| Turn::new(service, head));
             let (effects, handlers): (Vec<_>, Vec<_>) = turns.partition(|turn| turn.work.is_effect());
-            let (called, handled) = tokio::join!(self.side_by_side(effects), self.together(handlers));
-            called.and(handled)?;
+            lanes.begin(self, effects);
+            self.together(handlers, lanes).await?;
+            while planted::is("retries-wait-for-calls") && lanes.ended().await {}
             if again_soon {
-                stop.run_until_cancelled(tokio::time::sleep(GATHER.saturating_sub(begun.elapsed()))).await;
+                let gather = tokio::time::sleep(GATHER.saturating_sub(begun.elapsed()));
+                lanes.meanwhile(stop.run_until_cancelled(gather)).await;
             }
         }
         Ok(())
     }
 
-    /// The heads of these lanes in one transaction, then their next ones in another, until none is left.
-    async fn together(&self, mut turns: Vec<Turn<'_, S>>) -> Result<(), StoreError> {
+    /// The heads of these lanes in one transaction, then their next ones in another, until none is left but
+    /// those that go on each for itself.
+    async fn together<'r>(&'r self, mut turns: Vec<Turn<'r, S>>, lanes: &mut Lanes<'r>) -> Result<(), StoreError> {
         // in the order in which a consumer locks lanes, so that they never wait in a circle
         turns.sort_by(|a, b| a.head.lane.cmp(&b.head.lane));
         while !turns.is_empty() {
             self.0.beat.advanced();
-            let settled = match self.attempt_all(&turns, false).await {
-                Err(Trouble::Message(_)) => self.attempt_all(&turns, true).await,
-                done => done,
-            };
+            let settled = lanes.meanwhile(async {
+                match self.attempt_all(&turns, false).await {
+                    Err(Trouble::Message(_)) => self.attempt_all(&turns, true).await,
+                    done => done,
+                }
+            });
             // nothing was kept: lane by lane it can be told what was wrong with which
-            let Ok(settled) = settled else { return self.side_by_side(turns).await };
+            let Ok(settled) = settled.await else {
+                lanes.begin(self, turns);
+                return Ok(());
+            };
             let late = turns.split_off(settled.len());
             let next = settled.into_iter().zip(&turns).filter_map(|(settled, turn)| self.next(settled, &turn.head));
             let next: Vec<Parked> = next.collect();
-            self.side_by_side(late).await?;
+            lanes.begin(self, late);
             if self.0.stop.is_cancelled() {
                 for head in &next {
-                    self.hand_back(head).await?;
+                    lanes.meanwhile(self.hand_back(head)).await?;
                 }
                 return Ok(());
             }
-            let (effects, handlers) = next
-                .into_iter()
-                .map(|head| Turn::new(&self.0.service, head))
-                .partition::<Vec<_>, _>(|turn| turn.work.is_effect());
-            self.side_by_side(effects).await?;
+            let next = next.into_iter().map(|head| Turn::new(&self.0.service, head));
+            let (effects, handlers) = next.partition::<Vec<_>, _>(|turn| turn.work.is_effect());
+            lanes.begin(self, effects);
             turns = handlers;
         }
         Ok(())
-    }
-
-    /// Each lane for itself.
-    async fn side_by_side(&self, turns: Vec<Turn<'_, S>>) -> Result<(), StoreError> {
-        let lanes: Vec<BoxFuture<'_, Result<(), StoreError>>> =
-            turns.into_iter().map(|turn| Box::pin(self.run_lane(turn.head)) as BoxFuture<'_, _>).collect();
-        let mut ends = stream::iter(lanes).buffer_unordered(LANES as usize);
-        let mut trouble = Ok(());
-        while let Some(end) = ends.next().await {
-            // the other lanes are brought to their end first
-            trouble = trouble.and(end);
-        }
-        trouble
     }
 
     /// One head after the other, as long as they go well. A lane that is left in the middle is due again
@@ -148,7 +189,14 @@ impl<S: FullStore> Retrier<S> {
     async fn run_lane(&self, head: Parked) -> Result<(), StoreError> {
         let mut head = Some(head);
         while let Some(this) = head.take() {
-            head = match self.next(self.attempt(&this).await?, &this) {
+            let settled = tokio::select! {
+                biased;
+                settled = self.attempt(&this) => settled?,
+                // there is no more time: it is no attempt
+                () = self.0.time_is_up() => return self.hand_back(&this).await,
+            };
+            self.0.beat.advanced();
+            head = match self.next(settled, &this) {
                 // not begun: the attempt that was counted is not made
                 Some(next) if self.0.stop.is_cancelled() => return self.hand_back(&next).await,
                 next => next,
@@ -201,7 +249,11 @@ impl<S: FullStore> Retrier<S> {
         let (consumer, Turn { head, work }) = (&self.0, turn);
         if let (Task::Call(envelope, effect), None) = (&work.task, self.hopeless(turn)) {
             let note = consumer.call(envelope, *effect).await.map_err(Trouble::Message)?;
-            let mut tx = consumer.begin_for(consumer.cause_of(envelope)).await?;
+            // kept while the store is away
+            let begin = || Box::pin(consumer.begin_writing(envelope)) as BoxFuture<'_, _>;
+            let ControlFlow::Continue(mut tx) = consumer.until_it_works(begin).await else {
+                return Err(Trouble::Store(Class::Transient, "it stopped while the store was away".into()));
+            };
             consumer.write_down(&mut tx, note).await?;
             return self.settle(tx, head, &Ending::Done).await;
         }

@@ -5,10 +5,7 @@ use malote::{Runtime, State, postgres::Postgres, retry::Backoff, retry::Policy, 
 use malote_testkit::servers;
 use std::time::Duration;
 
-crate::on_each_store!(
-    an_outcome_outlasts_a_store_that_is_away,
-    a_stop_hands_back_what_it_cuts_off,
-);
+crate::on_each_store!(an_outcome_outlasts_a_store_that_is_away, a_stop_hands_back_what_it_cuts_off,);
 
 /// A store that takes no writes for a while.
 pub trait Away: TestStore {
@@ -22,7 +19,9 @@ impl Away for Sqlite {
     /// Another process holds its lock.
     async fn go_away(&self) -> Self::Gone {
         use sqlx::ConnectOptions as _;
-        let mut other = self.pool().connect_options().as_ref().clone().connect().await.unwrap();
+        let file = self.pool().connect_options().get_filename().to_owned();
+        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(file).busy_timeout(LONG);
+        let mut other = options.connect().await.unwrap();
         sqlx::query("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
         other
     }
@@ -83,10 +82,10 @@ async fn a_stop_hands_back_what_it_cuts_off<S: TestStore>() {
     let (heard, log, provider) = (Log::default(), log().await, Provider::holding([0]));
     let runtime = || {
         let caller = caller(&c, &log, &provider, &Log::default()).retry(Policy::default().deadline(NEVER));
-        Runtime::new().with(asker(&a, &log, &heard)).with(caller).grace(Duration::from_millis(500))
+        Runtime::new().with(asker(&a, &log, &heard)).with(caller).grace(Duration::from_secs(2))
     };
     ask(&a, [ping("k", 0)]).await;
-    for times in 1..=5 {
+    for times in 1..=2 {
         let running = start(runtime()).await;
         provider.until_begun_times(0, times).await;
         running.stop().await;

@@ -51,7 +51,7 @@ async fn what_another_process_parked_is_not_passed<S: TestStore>() {
     let begun = new.begun.until(|all| !all.is_empty()).await;
     let moved = (begun[0] / 100) as u32;
     let at = begun[0];
-    tell(&a, &[moved], 2, 52, &[&new_ticks]).await;
+    say(&a, [Message::of(&ping(&key_in(moved, "k"), at + 2)).unwrap()]).await;
     // what they both call comes to an end in the old one first
     old.let_go(at);
     old.until_begun(at + 1).await;

@@ -39,8 +39,8 @@ impl Provider {
         this.held.send_modify(|held| held.extend(numbers));
         this
     }
-    pub fn hold(&self, n: i64) {
-        self.held.send_modify(|held| held.extend([n]));
+    pub fn hold(&self, numbers: impl IntoIterator<Item = i64>) {
+        self.held.send_modify(|held| held.extend(numbers));
     }
     pub fn let_go(&self, n: i64) {
         self.held.send_modify(|held| held.retain(|m| *m != n));
@@ -86,12 +86,7 @@ async fn reply<T: Transaction>(ping: Ping, _: &mut T) -> Outcome<Pong> {
 }
 
 /// A service that calls the provider with pings, and handles ticks of the same topic.
-pub fn caller<S: TestStore>(
-    store: &S,
-    log: &Arc<dyn Transport>,
-    provider: &Provider,
-    ticks: &Log<i64>,
-) -> Service<S> {
+pub fn caller<S: TestStore>(store: &S, log: &Arc<dyn Transport>, provider: &Provider, ticks: &Log<i64>) -> Service<S> {
     Service::new("caller", store.clone(), log.clone())
         .effect(with(provider.clone(), call), reply::<S::Tx>)
         .on(with(ticks.clone(), tick::<S::Tx>))
