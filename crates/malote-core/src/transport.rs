@@ -74,6 +74,10 @@ pub trait Subscription: Send {
     /// loses nothing. Keeps the membership alive whether or not it is called.
     fn next(&mut self, most: usize) -> BoxFuture<'_, Result<Vec<Delivery>, TransportError>>;
 
+    /// Gives no records of these partitions from here on, and again those of all others; ones that are not this
+    /// member's are passed over. Their records take no room from the others.
+    fn hold(&mut self, partitions: &[(String, i32)]);
+
     /// Says that everything up to and including these places is handled. Places of partitions that
     /// this member has lost since are ignored.
     fn acknowledge<'a>(&'a mut self, handled: &'a [Place]) -> BoxFuture<'a, Result<(), TransportError>>;

@@ -142,9 +142,9 @@ fn serve(consumer: Client, stop: &AtomicBool, commit_every: Duration) {
 /// may be more.
 fn read(consumer: &Client) -> bool {
     let ledger = &consumer.context().ledger;
-    let queues: Vec<_> = consumer.context().queues().values().cloned().collect();
+    let queues: Vec<_> = consumer.context().queues().iter().map(|(at, queue)| (at.clone(), queue.clone())).collect();
     let mut more = false;
-    for queue in queues {
+    for (_, queue) in queues.into_iter().filter(|(at, _)| !ledger.is_held(at)) {
         let mut taken = 0;
         while taken < STRIDE && !ledger.is_full() {
             match queue.poll(Duration::ZERO) {

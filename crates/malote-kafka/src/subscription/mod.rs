@@ -45,6 +45,11 @@ impl Subscription for KafkaSubscription {
         })
     }
 
+    fn hold(&mut self, partitions: &[(String, i32)]) {
+        self.ledger.hold(partitions);
+        self.member.wake();
+    }
+
     fn acknowledge<'a>(&'a mut self, handled: &'a [Place]) -> BoxFuture<'a, Result<(), TransportError>> {
         // the member's thread commits them with its next look
         self.ledger.acknowledge(handled);

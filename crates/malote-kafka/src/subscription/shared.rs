@@ -2,7 +2,7 @@
 
 use malote_core::{Delivery, Place, TransportError, planted};
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -28,6 +28,10 @@ pub(super) struct Ledger {
 struct Books {
     buffer: VecDeque<Delivery>,
     bytes: usize,
+    /// Partitions of which nothing is given.
+    held: HashSet<TopicPartition>,
+    /// What waits of those, in records and bytes.
+    aside: (usize, usize),
     assigned: HashMap<TopicPartition, Progress>,
     failed: Option<String>,
 }
@@ -66,6 +70,7 @@ impl Ledger {
         if !planted::is("kafka-drop-revoked") {
             books.buffer.retain(|delivery| !is_of(&delivery.place, at));
             books.bytes = books.buffer.iter().map(size).sum();
+            books.put_aside();
         }
         progress.and_then(|progress| progress.due())
     }
@@ -81,8 +86,12 @@ impl Ledger {
         let at = (delivery.place.topic.clone(), delivery.place.partition);
         let Some(progress) = books.assigned.get(&at) else { return false };
         delivery.place.assignment = progress.assignment;
-        books.bytes += size(&delivery);
+        let size = size(&delivery);
+        books.bytes += size;
         books.buffer.push_back(delivery);
+        if books.held.contains(&at) {
+            books.aside = (books.aside.0 + 1, books.aside.1 + size);
+        }
         drop(books);
         self.arrived.notify_one();
         true
@@ -90,6 +99,17 @@ impl Ledger {
 
     pub(super) fn is_full(&self) -> bool {
         self.books().is_full()
+    }
+
+    /// Gives nothing of these, and again of all others.
+    pub(super) fn hold(&self, partitions: &[TopicPartition]) {
+        let mut books = self.books();
+        books.held = partitions.iter().cloned().collect();
+        books.put_aside();
+    }
+
+    pub(super) fn is_held(&self, at: &TopicPartition) -> bool {
+        self.books().held.contains(at)
     }
 
     /// Waits for records; says whether a full buffer has room again.
@@ -104,17 +124,16 @@ impl Ledger {
 
     fn try_take(&self, most: usize) -> Result<Option<(Vec<Delivery>, bool)>, TransportError> {
         let mut books = self.books();
-        if books.buffer.is_empty() {
+        if books.buffer.len() == books.aside.0 {
             return match &books.failed {
                 Some(why) => Err(TransportError::lasting("receiving from Kafka", why.clone())),
                 None => Ok(None),
             };
         }
         let was_full = books.is_full();
-        let count = most.min(books.buffer.len());
-        let taken: Vec<_> = books.buffer.drain(..count).collect();
+        let taken = books.drain(most);
         books.bytes -= taken.iter().map(size).sum::<usize>();
-        if !books.buffer.is_empty() {
+        if books.buffer.len() > books.aside.0 {
             self.arrived.notify_one();
         }
         Ok(Some((taken, was_full && !books.is_full())))
@@ -161,7 +180,29 @@ impl Ledger {
 
 impl Books {
     fn is_full(&self) -> bool {
-        !planted::is("kafka-bounded-buffer") && (self.buffer.len() >= RECORDS || self.bytes >= BYTES)
+        let (records, bytes) = if planted::is("held-takes-room") { (0, 0) } else { self.aside };
+        !planted::is("kafka-bounded-buffer") && (self.buffer.len() - records >= RECORDS || self.bytes - bytes >= BYTES)
+    }
+
+    fn put_aside(&mut self) {
+        let held = self.buffer.iter().filter(|delivery| is_held(&self.held, &delivery.place));
+        self.aside = held.fold((0, 0), |(records, bytes), delivery| (records + 1, bytes + size(delivery)));
+    }
+
+    /// The first ones that are not held, in their order.
+    fn drain(&mut self, most: usize) -> Vec<Delivery> {
+        if self.held.is_empty() {
+            return self.buffer.drain(..most.min(self.buffer.len())).collect();
+        }
+        let (mut taken, mut rest) = (Vec::new(), VecDeque::with_capacity(self.buffer.len()));
+        for delivery in self.buffer.drain(..) {
+            match taken.len() < most && !is_held(&self.held, &delivery.place) {
+                true => taken.push(delivery),
+                false => rest.push_back(delivery),
+            }
+        }
+        self.buffer = rest;
+        taken
     }
 }
 
@@ -169,6 +210,10 @@ impl Progress {
     fn due(&self) -> Option<i64> {
         self.acknowledged.filter(|_| self.acknowledged > self.committed)
     }
+}
+
+fn is_held(held: &HashSet<TopicPartition>, place: &Place) -> bool {
+    held.iter().any(|at| is_of(place, at))
 }
 
 fn is_of(place: &Place, at: &TopicPartition) -> bool {

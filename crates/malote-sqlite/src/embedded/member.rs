@@ -14,7 +14,7 @@ use bytes::Bytes;
 use malote_core::{Delivery, Place, RawRecord, TransportError, planted};
 use rusqlite::{Connection, OptionalExtension};
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
@@ -44,6 +44,8 @@ pub(super) struct State {
     pub(super) owned: HashMap<i64, Owned>,
     pub(super) buffer: VecDeque<Buffered>,
     bytes: usize,
+    /// Partitions of which nothing is given.
+    held: HashSet<i64>,
     pub(super) failure: Option<TransportError>,
     pub(super) closing: bool,
     /// Records were left in the file because the buffer was full.
@@ -81,22 +83,42 @@ impl Shared {
 impl State {
     /// Takes what is next for the handler.
     pub(super) fn take(&mut self, most: usize) -> Vec<Delivery> {
-        let count = most.min(self.buffer.len());
-        let mut taken = Vec::with_capacity(count);
-        for buffered in self.buffer.drain(..count) {
+        let (mut taken, mut rest) = (Vec::new(), VecDeque::new());
+        for buffered in self.buffer.drain(..) {
+            if taken.len() == most || self.held.contains(&buffered.partition) {
+                rest.push_back(buffered);
+                continue;
+            }
             self.bytes -= buffered.size;
             if let Some(owned) = self.owned.get_mut(&buffered.partition) {
                 owned.delivered = buffered.delivery.place.offset + 1;
             }
             taken.push(buffered.delivery);
         }
+        self.buffer = rest;
         taken
+    }
+
+    /// Gives nothing of these, and again of all others.
+    pub(super) fn hold(&mut self, partitions: &[(String, i32)]) {
+        let is_held = |owned: &Owned| partitions.iter().any(|(topic, n)| owned.number == *n && owned.topic == *topic);
+        self.held = self.owned.iter().filter(|(_, owned)| is_held(owned)).map(|(partition, _)| *partition).collect();
+        self.behind = true;
+    }
+
+    /// What waits and may be given, in records and bytes.
+    fn waiting(&self) -> (usize, usize) {
+        if self.held.is_empty() || planted::is("held-takes-room") {
+            return (self.buffer.len(), self.bytes);
+        }
+        let open = self.buffer.iter().filter(|buffered| !self.held.contains(&buffered.partition));
+        open.fold((0, 0), |(records, bytes), buffered| (records + 1, bytes + buffered.size))
     }
 
     /// Whether the thread has a reason to look at once.
     pub(super) fn wants_thread(&self) -> bool {
         self.closing
-            || (self.behind && self.buffer.len() < MOST_RECORDS / 2)
+            || (self.behind && self.waiting().0 < MOST_RECORDS / 2)
             || self.owned.values().any(|owned| owned.leaving.is_some())
     }
 
@@ -140,7 +162,8 @@ impl State {
     }
 
     fn room(&self) -> usize {
-        if self.bytes >= MOST_BYTES { 0 } else { MOST_RECORDS.saturating_sub(self.buffer.len()) }
+        let (records, bytes) = self.waiting();
+        if bytes >= MOST_BYTES { 0 } else { MOST_RECORDS.saturating_sub(records) }
     }
 }
 
@@ -325,7 +348,8 @@ impl Member {
         loop {
             let wanted: Vec<(i64, i64, i64)> = {
                 let state = self.shared.state();
-                let open = state.owned.iter().filter(|(_, owned)| owned.leaving.is_none());
+                let is_open = |at: &i64, owned: &Owned| owned.leaving.is_none() && !state.held.contains(at);
+                let open = state.owned.iter().filter(|(partition, owned)| is_open(partition, owned));
                 open.map(|(partition, owned)| (*partition, owned.fetch, owned.epoch)).collect()
             };
             let mut more = false;

@@ -72,6 +72,11 @@ impl Subscription for Reader {
         })
     }
 
+    fn hold(&mut self, partitions: &[(String, i32)]) {
+        self.shared.state().hold(partitions);
+        self.thread.unpark();
+    }
+
     fn acknowledge<'a>(&'a mut self, handled: &'a [Place]) -> BoxFuture<'a, Result<(), TransportError>> {
         Box::pin(async move {
             let (who, own) = {

@@ -37,6 +37,7 @@ macro_rules! transport_conformance {
             what_is_not_acknowledged_comes_again
             a_group_goes_on_where_it_was
             giving_up_on_next_loses_nothing
+            what_is_held_waits_and_keeps_no_other_waiting
             two_members_share_and_take_over
             an_acknowledgement_from_before_changes_nothing
         }

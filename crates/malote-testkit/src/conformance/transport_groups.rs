@@ -166,3 +166,30 @@ pub async fn an_acknowledgement_from_before_changes_nothing(bench: &impl Bench) 
     assert_eq!(sorted(&take(member.as_mut(), 20, &features).await), numbers_as_text(0..20));
     member.close().await;
 }
+
+/// A partition that is held gives nothing, however much lies in it, and keeps no other waiting; let go, it goes
+/// on where it was.
+pub async fn what_is_held_waits_and_keeps_no_other_waiting(bench: &impl Bench) {
+    let (transport, features) = (bench.open().await, bench.features());
+    let (slow, other) = (fresh("slow"), fresh("other"));
+    ensure(&transport, &[&slow, &other]).await;
+    let mut member = join(&transport, &fresh("group"), &[&slow, &other]).await;
+    // of one key, so that it is one partition
+    let of = |topic: &str, n: i64| envelope(topic, "k", n.to_string());
+    // more than is read ahead
+    const MANY: i64 = 6_000;
+    for from in (0..MANY).step_by(500) {
+        publish(&transport, (from..from + 500).map(|n| of(&slow, n)).collect()).await;
+    }
+    let first = take(member.as_mut(), 1, &features).await;
+    member.hold(&[(slow.clone(), first[0].place.partition)]);
+    for n in 0..20 {
+        publish(&transport, vec![of(&other, n)]).await;
+        let came = take(member.as_mut(), 1, &features).await;
+        assert_eq!((&*came[0].place.topic, texts(&came)), (&*other, vec![n.to_string()]));
+    }
+    member.hold(&[]);
+    let rest = take(member.as_mut(), MANY as usize - 1, &features).await;
+    assert_eq!(texts(&rest), (1..MANY).map(|n| n.to_string()).collect::<Vec<_>>());
+    member.close().await;
+}

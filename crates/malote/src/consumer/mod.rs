@@ -119,9 +119,13 @@ impl<S: FullStore> Consumer<S> {
         subscription: &mut dyn Subscription,
         underway: &mut Underway<'c, S>,
     ) -> Result<(), TransportError> {
-        let mut custody = Custody::default();
+        let (mut custody, mut held) = (Custody::default(), Vec::new());
         loop {
-            let (room, idle) = (underway.room(), underway.is_empty());
+            let ((full, room), idle) = (underway.room(), underway.is_empty());
+            if full != held {
+                subscription.hold(&full);
+                held = full;
+            }
             let coming = async {
                 match idle {
                     true => self.beat.idle(subscription.next(room)).await,

@@ -63,10 +63,18 @@ impl Progress {
         settled
     }
 
-    /// How many records lie between the oldest that is not done and the last that was taken, in the partition
-    /// where they are most.
-    pub(super) fn longest(&self) -> usize {
-        self.0.values().map(|taken| taken.records.len()).max().unwrap_or(0)
+    /// The partitions of which so many records are open, from the oldest that is not done to the last that was
+    /// taken; and the most that are open of any other.
+    pub(super) fn full(&self, from: usize) -> (Vec<(String, i32)>, usize) {
+        let (full, others): (Vec<_>, Vec<_>) = self.0.iter().partition(|(_, taken)| taken.records.len() >= from);
+        let mut full: Vec<_> = full.into_iter().map(|(at, _)| at.clone()).collect();
+        full.sort_unstable();
+        (full, others.into_iter().map(|(_, taken)| taken.records.len()).max().unwrap_or(0))
+    }
+
+    /// How many records are open in all.
+    pub(super) fn open(&self) -> usize {
+        self.0.values().map(|taken| taken.records.len()).sum()
     }
 }
 
@@ -113,7 +121,7 @@ mod tests {
             for (partition, last) in told {
                 assert_eq!(last, next[partition as usize], "all done, all settled");
             }
-            assert_eq!(progress.longest(), 0);
+            assert_eq!(progress.open(), 0);
         }
     }
 

@@ -18,6 +18,9 @@ use std::{
     pin::pin,
 };
 
+/// So many batches may be open in all partitions together: what is taken is in memory.
+const BATCHES: usize = 16;
+
 /// The lanes in which something is under way, and what has been taken and is not acknowledged.
 pub(super) struct Underway<'c, S: Store> {
     consumer: &'c Consumer<S>,
@@ -40,18 +43,20 @@ impl<'c, S: FullStore> Underway<'c, S> {
         Self { consumer, lanes: HashMap::new(), turns: FuturesUnordered::new(), progress: Progress::default() }
     }
 
-    /// How many records may be taken now. As many as one batch may be open at once: so many are suspect when
-    /// their partition's holder dies (custody.rs).
-    pub(super) fn room(&self) -> usize {
+    /// Of which partitions nothing may be taken now, and how many records of the others. As many as one batch
+    /// may be open at once in each: so many are suspect when its holder dies (custody.rs). Who has half of them
+    /// open waits, and no other does for it.
+    pub(super) fn room(&self) -> (Vec<(String, i32)>, usize) {
         let most = self.consumer.service.settings.batch;
         if planted::is("underway-unbounded") {
-            return most;
+            return (Vec::new(), most);
         }
         if planted::is("one-batch-of-effects") && !self.is_empty() {
-            return 0;
+            return (Vec::new(), 0);
         }
-        let held: usize = self.lanes.values().map(|waiting| 1 + waiting.len()).sum();
-        most.saturating_sub(held.max(self.progress.longest()))
+        let (full, open) = self.progress.full((most / 2).max(1));
+        let all = if planted::is("full-stops-all") { !full.is_empty() } else { self.progress.open() >= most * BATCHES };
+        (full, if all { 0 } else { most - open })
     }
 
     pub(super) fn is_empty(&self) -> bool {

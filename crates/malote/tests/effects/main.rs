@@ -26,6 +26,14 @@ on_each_store!(
     a_stop_begins_no_more_calls,
 );
 
+/// Is a process that calls, when it is told so.
+#[tokio::test(flavor = "multi_thread")]
+async fn child() {
+    if let Some(words) = malote_testkit::child::told() {
+        moved::child(&words).await;
+    }
+}
+
 /// With the least that a runtime may be told to wait for a sign of life, a consumer has twenty seconds.
 mod standstill {
     use super::*;
