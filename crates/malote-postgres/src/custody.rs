@@ -1,9 +1,9 @@
 //! Who is at which partition, and what has begun and not ended: what kills its process leaves a trace.
 
-use crate::{Tx, record::text, store::Inner};
+use crate::{Tx, record::text, sql::Statement, store::Inner};
 use malote_core::{Incarnation, StoreError};
 use sqlx::Row;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 impl Inner {
     pub(crate) async fn take_custody(
@@ -38,19 +38,34 @@ impl Inner {
         give.await.map_err(|error| self.failed(format!("giving back the partitions of {consumer}"), error))
     }
 
-    pub(crate) async fn run_begins(&self, consumer: &str, what: &str) -> Result<u32, StoreError> {
-        let begin = async {
-            let mut session = self.session().await?;
-            let row = self.sql.run_begins.query().bind(consumer).bind(text(what)).fetch_one(&mut *session).await?;
-            session.done().await?;
-            row.try_get::<i32, _>("begun")
-        };
-        let begun = begin.await.map_err(|error| self.failed(format!("counting a run of {consumer}"), error))?;
-        Ok(begun.max(0).cast_unsigned())
+    pub(crate) async fn runs(&self, consumer: &str, what: &[String]) -> Result<Vec<u32>, StoreError> {
+        self.counts(&self.sql.runs, consumer, what).await
     }
 
-    pub(crate) async fn run_ended(&self, tx: &mut Tx, consumer: &str, what: &str) -> Result<(), StoreError> {
-        let ended = self.sql.run_ended.query().bind(consumer).bind(text(what)).execute(&mut **tx).await;
-        ended.map(drop).map_err(|error| self.failed(format!("ending a run of {consumer}"), error))
+    pub(crate) async fn runs_begin(&self, consumer: &str, what: &[String]) -> Result<Vec<u32>, StoreError> {
+        self.counts(&self.sql.runs_begin, consumer, what).await
     }
+
+    async fn counts(&self, sql: &Statement, consumer: &str, what: &[String]) -> Result<Vec<u32>, StoreError> {
+        let names = texts(what);
+        let count = async {
+            let mut session = self.session().await?;
+            let rows = sql.query().bind(consumer).bind(&names).fetch_all(&mut *session).await?;
+            session.done().await?;
+            rows.iter()
+                .map(|row| Ok((row.try_get("what")?, row.try_get("begun")?)))
+                .collect::<Result<HashMap<String, i32>, sqlx::Error>>()
+        };
+        let begun = count.await.map_err(|error| self.failed(format!("counting runs of {consumer}"), error))?;
+        Ok(names.iter().map(|name| begun.get(name).map_or(0, |begun| begun.unsigned_abs())).collect())
+    }
+
+    pub(crate) async fn runs_ended(&self, tx: &mut Tx, consumer: &str, what: &[String]) -> Result<(), StoreError> {
+        let ended = self.sql.runs_ended.query().bind(consumer).bind(texts(what)).execute(&mut **tx).await;
+        ended.map(drop).map_err(|error| self.failed(format!("ending runs of {consumer}"), error))
+    }
+}
+
+fn texts(what: &[String]) -> Vec<String> {
+    what.iter().map(|what| text(what)).collect()
 }

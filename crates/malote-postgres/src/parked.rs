@@ -61,12 +61,16 @@ impl ParkingStore for Postgres {
         self.inner.give_back(consumer, who).await
     }
 
-    async fn run_begins(&self, consumer: &str, what: &str) -> Result<u32, StoreError> {
-        self.inner.run_begins(consumer, what).await
+    async fn runs(&self, consumer: &str, what: &[String]) -> Result<Vec<u32>, StoreError> {
+        self.inner.runs(consumer, what).await
     }
 
-    async fn run_ended(&self, tx: &mut Tx, consumer: &str, what: &str) -> Result<(), StoreError> {
-        self.inner.run_ended(tx, consumer, what).await
+    async fn runs_begin(&self, consumer: &str, what: &[String]) -> Result<Vec<u32>, StoreError> {
+        self.inner.runs_begin(consumer, what).await
+    }
+
+    async fn runs_ended(&self, tx: &mut Tx, consumer: &str, what: &[String]) -> Result<(), StoreError> {
+        self.inner.runs_ended(tx, consumer, what).await
     }
 }
 

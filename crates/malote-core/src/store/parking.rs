@@ -228,16 +228,19 @@ pub trait ParkingStore: Store {
     /// Gives back whatever `who` holds: nothing of it is under way any more.
     fn give_back(&self, consumer: &str, who: Incarnation) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Counts a run that is about to begin, in a transaction of its own; returns how many runs of `what`
-    /// have begun and not ended, this one included.
-    fn run_begins(&self, consumer: &str, what: &str) -> impl Future<Output = Result<u32, StoreError>> + Send;
+    /// How many runs of each of these have begun and not ended.
+    fn runs(&self, consumer: &str, what: &[String]) -> impl Future<Output = Result<Vec<u32>, StoreError>> + Send;
 
-    /// The run of `what` has come to an end, whichever, in the transaction that it ends with.
-    fn run_ended(
+    /// Counts runs that are about to begin, in a transaction of its own; returns how many runs of each have
+    /// begun and not ended, this one included. What is named twice runs once.
+    fn runs_begin(&self, consumer: &str, what: &[String]) -> impl Future<Output = Result<Vec<u32>, StoreError>> + Send;
+
+    /// The runs of these have come to an end, whichever, in the transaction that they end with.
+    fn runs_ended(
         &self,
         tx: &mut Self::Tx,
         consumer: &str,
-        what: &str,
+        what: &[String],
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 }
 

@@ -6,8 +6,8 @@
 use super::{Sqlite, failed, record};
 use malote_core::{Incarnation, StoreError, planted};
 use serde_json::json;
-use sqlx::{Row, SqliteConnection};
-use std::collections::HashSet;
+use sqlx::{Row, SqliteConnection, sqlite::SqliteRow};
+use std::collections::{HashMap, HashSet};
 
 pub(super) async fn take(
     store: &Sqlite,
@@ -50,25 +50,41 @@ pub(super) async fn give_back(store: &Sqlite, consumer: &str, who: Incarnation) 
     tx.commit(&doing, || ()).await
 }
 
-pub(super) async fn run_begins(store: &Sqlite, consumer: &str, what: &str) -> Result<u32, StoreError> {
-    let doing = || format!("counting a run of {what:?}");
-    let mut tx = store.lock_light().await?;
-    let begun = sqlx::query_scalar(include_str!("../../sql/run_begins.sql"))
+pub(super) async fn runs(store: &Sqlite, consumer: &str, what: &[String]) -> Result<Vec<u32>, StoreError> {
+    let doing = || format!("looking for runs of {} messages", what.len());
+    let rows = sqlx::query(include_str!("../../sql/runs.sql"))
         .bind(record::plain(consumer))
-        .bind(what)
-        .fetch_one(&mut *tx)
-        .await
-        .map_err(failed(doing()))?;
+        .bind(json!(what).to_string())
+        .fetch_all(&store.0.readers)
+        .await;
+    counts(&rows.map_err(failed(doing()))?, what).map_err(failed(doing()))
+}
+
+pub(super) async fn runs_begin(store: &Sqlite, consumer: &str, what: &[String]) -> Result<Vec<u32>, StoreError> {
+    let doing = || format!("counting runs of {} messages", what.len());
+    let mut tx = store.lock_light().await?;
+    let rows = sqlx::query(include_str!("../../sql/runs_begin.sql"))
+        .bind(record::plain(consumer))
+        .bind(json!(what).to_string())
+        .fetch_all(&mut *tx)
+        .await;
+    let begun = counts(&rows.map_err(failed(doing()))?, what).map_err(failed(doing()))?;
     tx.commit(&doing(), || ()).await?;
     Ok(begun)
 }
 
-pub(super) async fn run_ended(tx: &mut SqliteConnection, consumer: &str, what: &str) -> Result<(), StoreError> {
-    sqlx::query(include_str!("../../sql/run_ended.sql"))
+fn counts(rows: &[SqliteRow], what: &[String]) -> Result<Vec<u32>, sqlx::Error> {
+    let begun = rows.iter().map(|row| Ok((row.try_get("what")?, row.try_get("begun")?)));
+    let begun = begun.collect::<Result<HashMap<String, u32>, sqlx::Error>>()?;
+    Ok(what.iter().map(|what| begun.get(what).copied().unwrap_or_default()).collect())
+}
+
+pub(super) async fn runs_ended(tx: &mut SqliteConnection, consumer: &str, what: &[String]) -> Result<(), StoreError> {
+    sqlx::query(include_str!("../../sql/runs_ended.sql"))
         .bind(record::plain(consumer))
-        .bind(what)
+        .bind(json!(what).to_string())
         .execute(tx)
         .await
-        .map_err(failed(format!("ending a run of {what:?}")))?;
+        .map_err(failed(format!("ending runs of {} messages", what.len())))?;
     Ok(())
 }

@@ -35,11 +35,14 @@ impl ParkingStore for Sqlite {
     async fn give_back(&self, consumer: &str, who: Incarnation) -> Result<(), StoreError> {
         custody::give_back(self, consumer, who).await
     }
-    async fn run_begins(&self, consumer: &str, what: &str) -> Result<u32, StoreError> {
-        custody::run_begins(self, consumer, what).await
+    async fn runs(&self, consumer: &str, what: &[String]) -> Result<Vec<u32>, StoreError> {
+        custody::runs(self, consumer, what).await
     }
-    async fn run_ended(&self, tx: &mut Tx, consumer: &str, what: &str) -> Result<(), StoreError> {
-        custody::run_ended(tx, consumer, what).await
+    async fn runs_begin(&self, consumer: &str, what: &[String]) -> Result<Vec<u32>, StoreError> {
+        custody::runs_begin(self, consumer, what).await
+    }
+    async fn runs_ended(&self, tx: &mut Tx, consumer: &str, what: &[String]) -> Result<(), StoreError> {
+        custody::runs_ended(tx, consumer, what).await
     }
 }
 

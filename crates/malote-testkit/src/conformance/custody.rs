@@ -24,19 +24,23 @@ pub async fn custody_tells_of_a_death<S: FullStore>(store: S) {
 
 /// Each run that begins is counted until one ends; consumers and messages are apart.
 pub async fn runs_are_counted_until_they_end<S: FullStore>(store: S) {
+    let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let (one, both) = (named(&["1"]), named(&["1", "2"]));
+    assert_eq!(store.runs(CONSUMER, &both).await.unwrap(), [0, 0]);
     for n in 1..=3 {
-        assert_eq!(store.run_begins(CONSUMER, "1").await.unwrap(), n);
+        assert_eq!(store.runs_begin(CONSUMER, &one).await.unwrap(), [n]);
     }
-    assert_eq!(store.run_begins(CONSUMER, "2").await.unwrap(), 1);
-    assert_eq!(store.run_begins("notification", "1").await.unwrap(), 1);
+    assert_eq!(store.runs_begin(CONSUMER, &named(&["2", "1", "2"])).await.unwrap(), [1, 4, 1], "2 runs once");
+    assert_eq!(store.runs_begin("notification", &one).await.unwrap(), [1]);
     let mut tx = store.begin(sealer()).await.unwrap();
-    store.run_ended(&mut tx, CONSUMER, "1").await.unwrap();
+    store.runs_ended(&mut tx, CONSUMER, &both).await.unwrap();
     tx.rollback().await.unwrap();
-    assert_eq!(store.run_begins(CONSUMER, "1").await.unwrap(), 4, "its end was rolled back");
+    assert_eq!(store.runs(CONSUMER, &both).await.unwrap(), [4, 1], "their end was rolled back");
     let mut tx = store.begin(sealer()).await.unwrap();
-    store.run_ended(&mut tx, CONSUMER, "1").await.unwrap();
-    store.run_ended(&mut tx, CONSUMER, "of nobody").await.unwrap();
+    store.runs_ended(&mut tx, CONSUMER, &named(&["1", "of nobody"])).await.unwrap();
     tx.commit().await.unwrap();
-    assert_eq!(store.run_begins(CONSUMER, "1").await.unwrap(), 1);
-    assert_eq!(store.run_begins("notification", "1").await.unwrap(), 2);
+    assert_eq!(store.runs(CONSUMER, &named(&["2", "of nobody", "1"])).await.unwrap(), [1, 0, 0]);
+    assert_eq!(store.runs_begin(CONSUMER, &one).await.unwrap(), [1]);
+    assert_eq!(store.runs_begin("notification", &one).await.unwrap(), [2]);
+    assert_eq!(store.runs_begin(CONSUMER, &[]).await.unwrap(), [0; 0]);
 }

@@ -45,7 +45,7 @@ impl<S: FullStore> Consumer<S> {
         let Some(first) = run.first() else { return ControlFlow::Continue(0) };
         // else it could not be told which one a process died over
         let _alone =
-            if first.suspect && !planted::is("suspects-together") { Some(self.alone.acquire().await) } else { None };
+            if first.blamed && !planted::is("suspects-together") { Some(self.alone.acquire().await) } else { None };
         let _place = self.places.acquire().await;
         if self.stop.is_cancelled() && !planted::is("stop-begins-calls") {
             return ControlFlow::Break(());
@@ -53,7 +53,7 @@ impl<S: FullStore> Consumer<S> {
         if first.is_effect() {
             return self.call_in_turn(run).await;
         }
-        let like_it = |work: &&Work<'_, S>| !work.is_effect() && work.suspect == first.suspect;
+        let like_it = |work: &&Work<'_, S>| !work.is_effect() && work.blamed == first.blamed;
         let handlers = run.iter().take_while(like_it).count();
         self.handle_all(&run[..handlers]).await?;
         ControlFlow::Continue(handlers)
@@ -191,7 +191,7 @@ impl<S: FullStore> Consumer<S> {
             }
         }
         if work.suspect {
-            store.run_ended(&mut tx, name, &work.what()).await.map_err(Trouble::after_handler)?;
+            store.runs_ended(&mut tx, name, &[work.what()]).await.map_err(Trouble::after_handler)?;
         }
         tx.commit().await.map_err(|error| Trouble::at_commit(store, error))?;
         self.count(u64::from(is_new), u64::from(!is_new));

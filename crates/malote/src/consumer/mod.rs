@@ -14,7 +14,7 @@
 //!
 //! A message that kills the process is found so: each partition has a custodian in the store, which
 //! gives it back when it ends in good order. Whoever takes over a partition that was never given back
-//! handles its first records one by one and counts each run before it begins (custody.rs).
+//! counts each run of its first records before it begins, and runs alone what is blamed (custody.rs).
 
 mod apart;
 mod batch;
@@ -180,23 +180,24 @@ impl<S: FullStore> Consumer<S> {
             let wait = self.service.settings.backoff.wait(stalls, fastrand::f64());
             underway.meanwhile(self.stalled(&away, wait)).await?;
         }
-        let (mut works, mut suspects) = (Vec::new(), false);
+        let mut works = Vec::new();
         for delivery in deliveries {
             let (place, suspect) = (delivery.place.clone(), custody.is_suspect(&delivery.place));
             match Work::of(&self.service, delivery) {
                 Some(mut work) => {
                     work.suspect = suspect;
-                    suspects |= suspect;
                     works.push(work);
                 }
                 None => underway.progress.done(&place),
             }
         }
+        let blamed = underway.meanwhile(self.until_it_works(|| Box::pin(custody::blamed(self, &works)))).await?;
+        works.iter_mut().zip(&blamed).for_each(|(work, blamed)| work.blamed = *blamed);
         let (handlers, begin) = underway.split(works);
         underway.meanwhile(self.handle_all(&handlers)).await?;
         handlers.iter().filter_map(|work| work.place.as_ref()).for_each(|place| underway.progress.done(place));
         begin.into_iter().for_each(|lane| underway.turn(lane));
-        if planted::is("suspects-hold-up-all") && suspects {
+        if planted::is("suspects-hold-up-all") && blamed.contains(&true) {
             underway.all_ended().await;
         }
         ControlFlow::Continue(())

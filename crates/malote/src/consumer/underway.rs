@@ -63,12 +63,12 @@ impl<'c, S: FullStore> Underway<'c, S> {
         self.turns.is_empty()
     }
 
-    /// Gives each effect its turn in its lane, and what may have killed a process; what comes behind them waits
+    /// Gives each effect its turn in its lane, and what is blamed for a death; what comes behind them waits
     /// for its own. Returns what can be handled at once, and the lanes that are to begin when that is done.
     pub(super) fn split(&mut self, batch: Vec<Work<'c, S>>) -> (Vec<Work<'c, S>>, Vec<Lane>) {
         let (mut handlers, mut begin) = (Vec::new(), Vec::new());
         for work in batch {
-            let takes_turns = work.is_effect() || work.suspect;
+            let takes_turns = work.is_effect() || work.blamed;
             match self.lanes.entry(work.lane.clone()) {
                 Entry::Occupied(mut lane) if takes_turns || !planted::is("lane-underway-unseen") => {
                     lane.get_mut().push(work);

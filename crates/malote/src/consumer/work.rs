@@ -20,6 +20,8 @@ pub(super) struct Work<'s, S: Store> {
     pub(super) lane: Lane,
     /// Whether it may be what its partition's last holder died over.
     pub(super) suspect: bool,
+    /// Whether it was under way at a second death, too: it runs alone.
+    pub(super) blamed: bool,
     record: RawRecord,
 }
 
@@ -51,7 +53,7 @@ impl<'s, S: Store> Work<'s, S> {
             // an unreadable record stands for itself
             None => Lane { topic: place.topic.clone(), key: words.clone() },
         };
-        Some(Self { task, place: Some(place), name: words, lane, suspect: false, record })
+        Some(Self { task, place: Some(place), name: words, lane, suspect: false, blamed: false, record })
     }
 
     /// Finds what a parked message is for.
@@ -63,7 +65,7 @@ impl<'s, S: Store> Work<'s, S> {
             }),
             Err(malformed) => Task::Hopeless(None, malformed.to_string()),
         };
-        Self { task, place: None, name: what.to_owned(), lane: lane.clone(), suspect: false, record }
+        Self { task, place: None, name: what.to_owned(), lane: lane.clone(), suspect: false, blamed: false, record }
     }
 
     pub(super) fn is_effect(&self) -> bool {

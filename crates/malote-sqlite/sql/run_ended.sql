@@ -1,2 +1,0 @@
--- A run has ended, whichever way. $1 consumer, $2 what.
-DELETE FROM malote_run WHERE consumer = $1 AND what = $2
