@@ -171,8 +171,8 @@ pub async fn an_acknowledgement_from_before_changes_nothing(bench: &impl Bench) 
 /// on where it was.
 pub async fn what_is_held_waits_and_keeps_no_other_waiting(bench: &impl Bench) {
     let (transport, features) = (bench.open().await, bench.features());
-    let (slow, other) = (fresh("slow"), fresh("other"));
-    ensure(&transport, &[&slow, &other]).await;
+    let (slow, other, unread) = (fresh("slow"), fresh("other"), fresh("unread"));
+    ensure(&transport, &[&slow, &other, &unread]).await;
     let mut member = join(&transport, &fresh("group"), &[&slow, &other]).await;
     // of one key, so that it is one partition
     let of = |topic: &str, n: i64| envelope(topic, "k", n.to_string());
@@ -181,15 +181,20 @@ pub async fn what_is_held_waits_and_keeps_no_other_waiting(bench: &impl Bench) {
     for from in (0..MANY).step_by(500) {
         publish(&transport, (from..from + 500).map(|n| of(&slow, n)).collect()).await;
     }
-    let first = take(member.as_mut(), 1, &features).await;
-    member.hold(&[(slow.clone(), first[0].place.partition)]);
-    for n in 0..20 {
+    let mut before = take(member.as_mut(), 1, &features).await;
+    let held = [(slow.clone(), before[0].place.partition)];
+    for n in 0..30 {
+        member.hold(&[]);
+        before.extend(take(member.as_mut(), 1, &features).await);
+        // meanwhile its place is taken by the next one
+        publish(&transport, vec![of(&unread, n)]).await;
+        member.hold(&held);
         publish(&transport, vec![of(&other, n)]).await;
         let came = take(member.as_mut(), 1, &features).await;
         assert_eq!((&*came[0].place.topic, texts(&came)), (&*other, vec![n.to_string()]));
     }
     member.hold(&[]);
-    let rest = take(member.as_mut(), MANY as usize - 1, &features).await;
-    assert_eq!(texts(&rest), (1..MANY).map(|n| n.to_string()).collect::<Vec<_>>());
+    before.extend(take(member.as_mut(), MANY as usize - before.len(), &features).await);
+    assert_eq!(texts(&before), (0..MANY).map(|n| n.to_string()).collect::<Vec<_>>());
     member.close().await;
 }
