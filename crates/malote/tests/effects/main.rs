@@ -7,6 +7,7 @@ mod common;
 mod away;
 mod moved;
 mod provider;
+mod suspects;
 mod turns;
 
 use common::*;

@@ -10,7 +10,6 @@ crate::on_each_store!(
     a_retry_that_hangs_holds_up_its_own_key_only,
     no_more_retries_are_under_way_than_may_be,
     a_slow_partition_holds_up_no_other,
-    a_suspect_that_hangs_holds_up_its_own_partition_only,
     any_number_of_calls_may_be_under_way,
 );
 
@@ -24,32 +23,32 @@ async fn any_number_of_calls_may_be_under_way<S: TestStore>() {
     }
 }
 
-struct Scene<S> {
-    asker: S,
-    caller: S,
+pub struct Scene<S> {
+    pub asker: S,
+    pub caller: S,
     log: Arc<dyn Transport>,
-    heard: Log<Pong>,
+    pub heard: Log<Pong>,
     ticks: Log<i64>,
     marks: std::sync::atomic::AtomicI64,
 }
 
 impl<S: TestStore> Scene<S> {
-    async fn fresh() -> Option<Self> {
+    pub async fn fresh() -> Option<Self> {
         let (asker, caller) = (S::fresh("asker").await?, S::fresh("caller").await?);
         let (heard, ticks) = (Log::default(), Log::default());
         Some(Self { asker, caller, log: log().await, heard, ticks, marks: 1_000.into() })
     }
 
-    fn caller(&self, provider: &Provider) -> malote::Service<S> {
+    pub fn caller(&self, provider: &Provider) -> malote::Service<S> {
         caller(&self.caller, &self.log, provider, &self.ticks).retry(quick())
     }
 
-    async fn start(&self, caller: malote::Service<S>) -> Running {
+    pub async fn start(&self, caller: malote::Service<S>) -> Running {
         start(Runtime::new().with(asker(&self.asker, &self.log, &self.heard)).with(caller)).await
     }
 
     /// Asks, and waits until all of it has come to the caller: a mark of another key in the same partition has.
-    async fn ask(&self, pings: impl IntoIterator<Item = Ping>) {
+    pub async fn ask(&self, pings: impl IntoIterator<Item = Ping>) {
         let n = self.marks.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         let pings: Vec<Ping> = pings.into_iter().collect();
         let marks: Vec<String> = pings.iter().map(|ping| beside(&ping.key)).collect();
@@ -58,7 +57,7 @@ impl<S: TestStore> Scene<S> {
         self.ticks.until(|all| all.iter().filter(|m| **m == n).count() == marks.len()).await;
     }
 
-    async fn heard(&self, n: i64) {
+    pub async fn heard(&self, n: i64) {
         self.heard.until(|all| all.iter().any(|pong| pong.n == n)).await;
     }
 }
@@ -71,17 +70,17 @@ fn quick() -> Policy {
 /// When what failed in these tests is tried again: not before the others have failed, too.
 const SOON: Duration = Duration::from_millis(1500);
 
-fn partition_of(key: &str) -> u32 {
+pub fn partition_of(key: &str) -> u32 {
     partition::of_key(key.as_bytes(), 4)
 }
 
 /// Another key of the same partition.
-fn beside(key: &str) -> String {
+pub fn beside(key: &str) -> String {
     (0..).map(|n| format!("mark{n}")).find(|mark| partition_of(mark) == partition_of(key)).unwrap()
 }
 
 /// A key of another partition.
-fn elsewhere(key: &str) -> String {
+pub fn elsewhere(key: &str) -> String {
     (0..).map(|n| format!("else{n}")).find(|other| partition_of(other) != partition_of(key)).unwrap()
 }
 
@@ -193,33 +192,4 @@ async fn a_slow_partition_holds_up_no_other<S: TestStore>() {
     running.stop().await;
     let slow: Vec<i64> = numbers(&scene.heard.all()).into_iter().filter(|n| *n < 100).collect();
     assert_eq!(slow, (0..100).collect::<Vec<_>>());
-}
-
-async fn a_suspect_that_hangs_holds_up_its_own_partition_only<S: TestStore>() {
-    let Some(scene) = Scene::<S>::fresh().await else { return };
-    // a process that is no more did not give this partition back
-    let (slow, topic) = (partition_of("slow"), <Ping as malote::Event>::topic());
-    let lost = "00000000-0000-0000-0000-000000000001";
-    scene
-        .caller
-        .execute(&format!(
-            "insert into malote.custody (consumer, topic, partition, incarnation) values ('caller', '{topic}', {slow}, '{lost}')"
-        ))
-        .await;
-    let provider = Provider::holding([0]);
-    let running = scene.start(scene.caller(&provider)).await;
-    ask(&scene.asker, [ping("slow", 0), ping("slow", 1), ping(&beside("slow"), 2), ping("slow", 3)]).await;
-    provider.until_begun(0).await;
-    let other = elsewhere("slow");
-    for n in 100..110 {
-        scene.ask([ping(&other, n)]).await;
-        scene.heard(n).await;
-    }
-    assert_eq!(provider.times(2), 0, "what may have killed a process is alone");
-    provider.let_all_go();
-    scene.heard.until(|all| all.len() == 14).await;
-    scene.caller.until_count("select count(*) from malote.run", 0).await;
-    running.stop().await;
-    let slow: Vec<i64> = numbers(&scene.heard.all()).into_iter().filter(|n| [0, 1, 3].contains(n)).collect();
-    assert_eq!(slow, [0, 1, 3]);
 }
