@@ -183,7 +183,7 @@ pub async fn what_is_held_waits_and_keeps_no_other_waiting(bench: &impl Bench) {
     }
     let mut before = take(member.as_mut(), 1, &features).await;
     let held = [(slow.clone(), before[0].place.partition)];
-    for n in 0..30 {
+    for n in 0..12 {
         member.hold(&[]);
         before.extend(take(member.as_mut(), 1, &features).await);
         // meanwhile its place is taken by the next one

@@ -67,9 +67,6 @@ fn quick() -> Policy {
     Policy::default().attempts(100).backoff(Duration::from_millis(20), Duration::from_millis(40)).deadline(NEVER)
 }
 
-/// When what failed in these tests is tried again: not before the others have failed, too.
-const SOON: Duration = Duration::from_millis(1500);
-
 pub fn partition_of(key: &str) -> u32 {
     partition::of_key(key.as_bytes(), 4)
 }
@@ -152,23 +149,25 @@ async fn no_more_retries_are_under_way_than_may_be<S: TestStore>() {
     let Some(scene) = Scene::<S>::fresh().await else { return };
     let provider = Provider::default();
     provider.fail(0..4);
-    let running = scene.start(scene.caller(&provider).effects_at_once(1).retry(quick().backoff(SOON, SOON))).await;
-    scene.ask((0..4).map(|n| ping(&format!("k{n}"), n))).await;
+    let running = scene.start(scene.caller(&provider).effects_at_once(1)).await;
+    scene.ask([ping("hangs", 0)]).await;
+    provider.until_begun(0).await;
+    scene.caller.until_count("select count(*) from malote.parked where attempts > 0", 1).await;
+    // its next attempt hangs, in the only place that there is for one
+    provider.hold([0]);
+    let so_far = provider.times(0);
+    provider.until_begun_times(0, so_far + 1).await;
+    scene.ask((1..4).map(|n| ping(&format!("k{n}"), n))).await;
     scene.caller.until_count("select count(*) from malote.parked", 4).await;
-    provider.mend();
-    provider.hold(0..4);
-    // each is let go when it has come, and none of the others with it
-    let mut open: Vec<i64> = (0..4).collect();
-    while !open.is_empty() {
-        let again = |n: &i64| provider.times(*n) > 1;
-        eventually("one is tried again", || open.iter().any(again)).await;
-        scene.ask([ping("fresh", 100 + open.len() as i64)]).await;
-        let under_way: Vec<i64> = open.iter().copied().filter(again).collect();
-        assert_eq!(under_way.len(), 1, "{under_way:?} at once");
-        provider.let_go(under_way[0]);
-        open.retain(|n| *n != under_way[0]);
+    // long enough for them to be due
+    for n in 10..40 {
+        scene.ask([ping("fresh", n)]).await;
+        scene.heard(n).await;
     }
-    scene.heard.until(|all| all.len() == 8).await;
+    assert_eq!([1, 2, 3].map(|n| provider.times(n)), [1, 1, 1], "tried again beside the one that hangs");
+    provider.mend();
+    provider.let_all_go();
+    scene.heard.until(|all| all.len() == 34).await;
     running.stop().await;
 }
 
