@@ -13,7 +13,12 @@ pub enum Failure {
     /// It will never go better: set the message aside.
     Reject(String),
     /// Not now: try again after this time, without counting it as a failed attempt.
-    Defer(Duration),
+    Defer {
+        /// How long to wait; the policy's time limit holds all the same.
+        after: Duration,
+        /// What is waited for; an operator reads it.
+        why: String,
+    },
     /// An error that came up by `?`; the store says which of the above it is.
     Error(Box<dyn Error + Send + Sync>),
 }
@@ -22,6 +27,10 @@ impl Failure {
     /// Try again later.
     pub fn retry(why: impl Into<String>) -> Self {
         Self::Retry(why.into())
+    }
+    /// Not now: try again after this time.
+    pub fn defer(after: Duration, why: impl Into<String>) -> Self {
+        Self::Defer { after, why: why.into() }
     }
     /// Set the message aside.
     pub fn reject(why: impl Into<String>) -> Self {
@@ -38,8 +47,7 @@ impl<E: Error + Send + Sync + 'static> From<E> for Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Retry(why) | Self::Reject(why) => f.write_str(why),
-            Self::Defer(after) => write!(f, "not before {after:?} have passed"),
+            Self::Retry(why) | Self::Reject(why) | Self::Defer { why, .. } => f.write_str(why),
             Self::Error(error) => f.write_str(&chain(&**error)),
         }
     }
@@ -65,7 +73,7 @@ impl fmt::Debug for Failure {
         let name = match self {
             Self::Retry(_) => "Retry",
             Self::Reject(_) => "Reject",
-            Self::Defer(_) => "Defer",
+            Self::Defer { .. } => "Defer",
             Self::Error(_) => "Error",
         };
         write!(f, "{name}({self})")

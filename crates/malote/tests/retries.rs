@@ -21,6 +21,7 @@ on_each_store!(
     a_message_is_given_up_after_its_attempts_and_its_key_goes_on,
     a_key_can_be_held_until_a_person_decides,
     an_effect_that_fails_is_parked_with_its_key,
+    what_is_put_off_is_no_attempt_and_says_what_it_waits_for,
     ac_012_a_handler_that_panics_is_a_failure,
     ac_014_an_endless_error_is_cut,
     ac_016_bad_rows_do_not_starve_fresh_ones,
@@ -182,6 +183,46 @@ async fn an_effect_that_fails_is_parked_with_its_key<S: TestStore>() {
         let mine: Vec<i64> = heard.iter().filter(|pong| pong.key == key).map(|pong| pong.n).collect();
         assert!(mine.is_sorted() && mine.len() == 10, "{key}: {mine:?}");
     }
+}
+
+/// Puts off the numbers that fail.
+async fn puts_off<T: Transaction>(ping: Ping, tx: &mut T, bench: &Bench) -> Outcome<Pong> {
+    match work(ping, tx, bench).await {
+        Err(failure) => Err(Failure::defer(Duration::from_millis(5), failure.to_string())),
+        done => done,
+    }
+}
+
+async fn calls_later(ping: Ping, key: malote::IdempotencyKey, bench: &Bench) -> Outcome<Ping> {
+    call(ping, key, bench).await.map_err(|failure| Failure::defer(Duration::from_millis(5), failure.to_string()))
+}
+
+async fn what_is_put_off_is_no_attempt_and_says_what_it_waits_for<S: TestStore>() {
+    let (Some(a), Some(b), Some(c)) = (S::fresh("asker").await, S::fresh("worker").await, S::fresh("caller").await)
+    else {
+        return;
+    };
+    let (log, working, calling) = (log().await, Bench::default(), Bench::default());
+    working.fail([1]);
+    calling.fail([1]);
+    let worker =
+        Service::new("worker", b.clone(), log.clone()).on(with(working.clone(), puts_off::<S::Tx>)).retry(quick());
+    let caller = Service::new("caller", c.clone(), log.clone())
+        .effect(retrying(quick(), with(calling.clone(), calls_later)), keep::<S::Tx>);
+    let running = start(Runtime::new().with(asker(&a, &log, &working)).with(worker).with(caller)).await;
+    ask(&a, [ping("k", 1), ping("k", 2)]).await;
+    for (store, bench, why) in [(&b, &working, "1 fails"), (&c, &calling, "nobody answers")] {
+        // far more often than its policy allows attempts
+        bench.tried.until(|all| all.iter().filter(|ping| ping.n == 1).count() >= 9).await;
+        let first = store.parked(&Filter::default(), 10).await.unwrap().remove(0);
+        // one that runs right now is counted until it is put off, too
+        assert!(first.error.as_deref() == Some(why) && first.attempts <= 1, "{first:?}");
+        assert_eq!(store.count("select count(*) from malote.dead").await, 0);
+        bench.mend();
+    }
+    let all = working.done.until(|all| all.len() == 4).await;
+    assert_eq!(numbers(&all).iter().filter(|n| **n == 1).count(), 2);
+    running.stop().await;
 }
 
 async fn panics<T: Transaction>(ping: Ping, _: &mut T, bench: &Bench) -> Outcome<Pong> {

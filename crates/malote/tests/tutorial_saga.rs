@@ -97,9 +97,13 @@ async fn shopping(sagas: &Sagas<Sqlite>, outbox: &Outbox<Sqlite>) -> Outcome {
     for order in &orders { sagas.start(&mut tx, "buy", order.id, order).await?; }
     tx.commit().await?;
     for order in orders {
-        while !sagas.find(order.id).await?.is_some_and(|saga| saga.status.is_final()) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        let status = loop {
+            match sagas.find(order.id).await? {
+                Some(saga) if saga.status.is_final() => break saga.status,
+                _ => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        };
+        println!("order {}: {}", order.id, status.as_str());
     }
     Ok(())
 }

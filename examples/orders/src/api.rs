@@ -27,11 +27,21 @@ const MAX_ADDRESS: usize = 200;
 #[serde(deny_unknown_fields)]
 pub struct Request {
     /// What.
-    pub items: Vec<Line>,
+    pub items: Vec<Item>,
     /// The provider's token for the card.
     pub card: String,
     /// Where to.
     pub address: String,
+}
+
+/// A [`Line`] as a client writes it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Item {
+    /// What.
+    pub sku: String,
+    /// How many of it.
+    pub quantity: i64,
 }
 
 /// A request that may be written down, as far as can be said without a database.
@@ -53,7 +63,7 @@ impl Request {
             faults.push(("items".into(), format!("has {} lines, and must have 1 to {MAX_LINES}", self.items.len())));
         }
         let mut seen = BTreeSet::new();
-        for (at, Line { sku, quantity }) in self.items.iter().enumerate() {
+        for (at, Item { sku, quantity }) in self.items.iter().enumerate() {
             if !(1..=MAX_QUANTITY).contains(quantity) {
                 let fault = format!("is {quantity}, and must be from 1 to {MAX_QUANTITY}");
                 faults.push((format!("items[{at}].quantity"), fault));
@@ -71,7 +81,10 @@ impl Request {
             faults.push(("address".into(), format!("must be one line of 1 to {MAX_ADDRESS} characters")));
         }
         match faults.is_empty() {
-            true => Ok(Checked { lines: self.items, card: self.card, address: self.address }),
+            true => {
+                let lines = self.items.into_iter().map(|Item { sku, quantity }| Line { sku, quantity }).collect();
+                Ok(Checked { lines, card: self.card, address: self.address })
+            }
             false => Err(invalid(&faults)),
         }
     }
@@ -293,7 +306,7 @@ mod tests {
     #[test]
     fn every_fault_is_told_at_once() {
         let bad = Request {
-            items: vec![line("book", 0), line("book", 1_001)],
+            items: [0, 1_001].map(|quantity| Item { sku: "book".into(), quantity }).into(),
             card: "4111 1111".into(),
             address: "two\nlines".into(),
         };
@@ -302,6 +315,17 @@ mod tests {
         for said in ["`items[0].quantity` is 0", "`items[1].quantity` is 1001", "a second time", "`card`", "`address`"]
         {
             assert!(problem.detail().contains(said), "{}", problem.detail());
+        }
+    }
+
+    #[test]
+    fn members_that_nobody_knows_are_refused_wherever_they_are() {
+        for body in [
+            r#"{"items": [], "card": "tok_ok", "address": "x", "gift": true}"#,
+            r#"{"items": [{"sku": "pen", "quantity": 1, "gift": true}], "card": "tok_ok", "address": "x"}"#,
+        ] {
+            let error = serde_json::from_str::<Request>(body).expect_err("refused").to_string();
+            assert!(error.contains("unknown field `gift`"), "{error}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! The services as parts of a program.
 
-use crate::{config::Config, postgres, provider::Provider, saga::Waits, sqlite};
+use crate::{config::Config, provider::Provider, saga::Waits, sqlite};
 use ::provider::{Book, router, serve};
 use futures::future::BoxFuture;
 use malote::{StoreError, chain, topology::Flow};
@@ -92,10 +92,11 @@ impl Part for Service {
                         close: Some(Box::pin(async move { file.close().await })),
                     }
                 }
+                #[cfg(feature = "servers")]
                 Stores::Postgres(_) => {
-                    let db = postgres::open(place, name).await?;
+                    let db = crate::postgres::open(place, name).await?;
                     Ready {
-                        mount: Box::new(move |runtime| postgres::mount(runtime, name, db, &kit, &setup)),
+                        mount: Box::new(move |runtime| crate::postgres::mount(runtime, name, db, &kit, &setup)),
                         close: None,
                     }
                 }

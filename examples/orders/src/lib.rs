@@ -22,6 +22,7 @@ pub mod api;
 pub mod app;
 pub mod config;
 pub mod contracts;
+#[cfg(feature = "servers")]
 pub mod postgres;
 pub mod provider;
 pub mod saga;

@@ -20,6 +20,7 @@ pub const MAX_NAME: usize = 64;
 
 /// What a client asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PaymentRequest {
     /// Whole minor units.
     pub amount: Amount,

@@ -4,7 +4,6 @@ use crate::{
     api,
     channel::{Channel, Smtp, Webhook},
     config::{Config, Notices},
-    postgres,
     risk::Rules,
     sqlite,
 };
@@ -96,10 +95,11 @@ impl Part for Service {
                         close: Some(Box::pin(async move { file.close().await })),
                     }
                 }
+                #[cfg(feature = "servers")]
                 Stores::Postgres(_) => {
-                    let db = postgres::open(place, name).await?;
+                    let db = crate::postgres::open(place, name).await?;
                     Ready {
-                        mount: Box::new(move |runtime| postgres::mount(runtime, name, db, &kit, &setup)),
+                        mount: Box::new(move |runtime| crate::postgres::mount(runtime, name, db, &kit, &setup)),
                         close: None,
                     }
                 }

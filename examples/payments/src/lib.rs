@@ -22,6 +22,7 @@ pub mod channel;
 pub mod config;
 pub mod contracts;
 pub mod money;
+#[cfg(feature = "servers")]
 pub mod postgres;
 pub mod risk;
 pub mod sqlite;

@@ -8,7 +8,7 @@ use crate::{
 use axum::Router;
 use futures::future::BoxFuture;
 use malote::{
-    Class, FullStore, Runtime, Service, Store, StoreError, Transport, chain, edge, kafka, planted,
+    Class, FullStore, IdempotencyStore, Runtime, Service, Store, StoreError, Transport, chain, edge, planted,
     retry::Backoff,
     sqlite::{Embedded, embedded},
     topology::Flow,
@@ -41,6 +41,7 @@ pub struct Kit {
     /// Where a service is told to fail, for demonstrations.
     pub faults: Faults,
     /// Redis in front of the idempotency keys.
+    #[cfg(feature = "servers")]
     pub redis: Option<edge::Redis>,
     /// Ends what runs beside the services.
     pub stop: CancellationToken,
@@ -63,6 +64,15 @@ impl Kit {
         let faults = self.faults.of(name);
         let service = service.guard(move |_| faults.check());
         runtime.with(self.lease.into_iter().fold(service, Service::lease))
+    }
+
+    /// The layer that takes a request of a service once, and beside it what lets old keys go.
+    pub fn once<S: IdempotencyStore>(&self, name: &'static str, db: S) -> Result<edge::Idempotency<S>, edge::Unsound> {
+        let once = edge::Idempotency::new(db, name).limits(self.times)?;
+        #[cfg(feature = "servers")]
+        let once = self.redis.iter().cloned().fold(once, edge::Idempotency::redis);
+        tokio::spawn(once.clone().janitor(self.stop.clone()));
+        Ok(once)
     }
 }
 
@@ -219,6 +229,7 @@ impl Opened {
         let passes = |error: &StoreError| match stores {
             // a lock passes; a file that cannot be used now cannot be used later
             Stores::Folder(_) | Stores::Sqlite(_) => error.class == Class::Conflict,
+            #[cfg(feature = "servers")]
             Stores::Postgres(_) => error.class != Class::Final,
         };
         let Ready { mount, close } = patiently(part.name(), stores, passes, || part.open(stores, &place, kit)).await?;
@@ -263,6 +274,7 @@ async fn kit(config: &Common, stop: &CancellationToken) -> Result<(Kit, Option<B
         lease: config.lease,
         times: times(config.request),
         faults: Faults::in_folder(&config.data),
+        #[cfg(feature = "servers")]
         redis: match &config.redis {
             Some(url) => Some(edge::Redis::new(url.expose()).map_err(|e| Invalid::new("MALOTE_REDIS", e.to_string()))?),
             None => None,
@@ -286,9 +298,11 @@ async fn transport(config: &Common) -> Result<Carried, Fatal> {
             let log = log.map_err(|error| unusable(chosen_by, path, chain(&error)))?;
             Ok((Arc::new(log.clone()), Some(Box::pin(log.close()))))
         }
+        #[cfg(feature = "servers")]
         Carrier::Kafka { url, session, instance } => {
             let invalid = |why: String| Invalid::new("MALOTE_TRANSPORT", why);
-            let mut kafka = kafka::Builder::from_url(url.expose()).map_err(|error| invalid(error.to_string()))?;
+            let mut kafka =
+                malote::kafka::Builder::from_url(url.expose()).map_err(|error| invalid(error.to_string()))?;
             if let Some(session) = session {
                 kafka = kafka.session(*session);
             }
@@ -338,6 +352,7 @@ where
             Err(error) => {
                 return Err(match stores {
                     // of a URL, which may hold a secret, no more is said than the store says
+                    #[cfg(feature = "servers")]
                     Stores::Postgres(_) => Invalid::new(stores.chosen_by(), format!("{service}: {}", chain(&error))),
                     _ => unusable(stores.chosen_by(), path_of(&stores.place(service)), chain(&error)),
                 }

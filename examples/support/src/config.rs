@@ -24,6 +24,7 @@ pub struct Common {
     /// What carries the events.
     pub transport: Carrier,
     /// Redis in front of the HTTP edge's store.
+    #[cfg(feature = "servers")]
     pub redis: Option<Secret>,
     /// How long whoever was killed is waited for: a relay, a member of a group on the embedded log.
     pub lease: Option<Duration>,
@@ -39,6 +40,7 @@ pub enum Stores {
     /// In SQLite, at a path in which `{service}` stands for the service's name.
     Sqlite(String),
     /// In PostgreSQL, at a URL in which `{service}` stands for the service's name.
+    #[cfg(feature = "servers")]
     Postgres(Secret),
 }
 
@@ -48,6 +50,7 @@ impl Stores {
         match self {
             Self::Folder(folder) => folder.join(format!("{service}.db")).to_string_lossy().into_owned(),
             Self::Sqlite(path) => path.replace("{service}", service),
+            #[cfg(feature = "servers")]
             Self::Postgres(url) => url.expose().replace("{service}", service),
         }
     }
@@ -56,7 +59,9 @@ impl Stores {
     pub fn tells_services_apart(&self) -> bool {
         match self {
             Self::Folder(_) => true,
-            Self::Sqlite(place) | Self::Postgres(Secret(place)) => place.contains("{service}"),
+            Self::Sqlite(place) => place.contains("{service}"),
+            #[cfg(feature = "servers")]
+            Self::Postgres(Secret(place)) => place.contains("{service}"),
         }
     }
 
@@ -77,6 +82,7 @@ pub enum Carrier {
         chosen_by: &'static str,
     },
     /// Kafka.
+    #[cfg(feature = "servers")]
     Kafka {
         /// `kafka://host:port[,…][?setting=value…]`.
         url: Secret,
@@ -204,11 +210,14 @@ Environment:
 impl Common {
     /// Reads what all programs are told.
     pub fn read(env: &Lookup<'_>) -> Result<Self, Invalid> {
+        #[cfg(not(feature = "servers"))]
+        files_only(env)?;
         let data = PathBuf::from(env.text("MALOTE_DATA").unwrap_or_else(|| "./data".into()));
         Ok(Self {
             http: http(env)?,
             store: stores(env, &data)?,
             transport: carrier(env, &data)?,
+            #[cfg(feature = "servers")]
             redis: env.secret("MALOTE_REDIS"),
             lease: env.lease("MALOTE_LEASE_MS")?,
             request: env.milliseconds("MALOTE_REQUEST_MS")?,
@@ -219,14 +228,34 @@ impl Common {
     /// Where the data of these services is, and the events; of what may hold a secret, only its kind.
     pub fn places(&self, services: &[&str]) -> String {
         let data = match &self.store {
+            #[cfg(feature = "servers")]
             Stores::Postgres(_) => "PostgreSQL (MALOTE_STORE)".into(),
             files => services.iter().map(|name| files.place(name)).collect::<Vec<_>>().join(", "),
         };
         let log = match &self.transport {
             Carrier::Embedded { path, .. } => path.display().to_string(),
+            #[cfg(feature = "servers")]
             Carrier::Kafka { .. } => "Kafka (MALOTE_TRANSPORT)".into(),
         };
         format!("Data:     {data}\nEvents:   {log}")
+    }
+}
+
+/// What was not compiled in is not passed over in silence.
+#[cfg(not(feature = "servers"))]
+fn files_only(env: &Lookup<'_>) -> Result<(), Invalid> {
+    let urls = [
+        ("MALOTE_STORE", "postgres"),
+        ("MALOTE_TRANSPORT", "kafka:"),
+        ("MALOTE_REDIS", ""),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", ""),
+    ];
+    match urls.into_iter().find(|(name, scheme)| env.text(name).is_some_and(|url| url.starts_with(scheme))) {
+        Some((name, _)) => Err(Invalid::new(
+            name,
+            "this program was built with files only, without the feature `servers`: `make up` runs the services with servers",
+        )),
+        None => Ok(()),
     }
 }
 
@@ -250,6 +279,7 @@ fn stores(env: &Lookup<'_>, data: &Path) -> Result<Stores, Invalid> {
         return Ok(Stores::Folder(data.to_owned()));
     };
     match place.split_once("://").map(|(scheme, _)| scheme) {
+        #[cfg(feature = "servers")]
         Some("postgres" | "postgresql") => Ok(Stores::Postgres(Secret(place))),
         Some("sqlite") | None => Ok(Stores::Sqlite(place)),
         Some(scheme) => {
@@ -260,14 +290,17 @@ fn stores(env: &Lookup<'_>, data: &Path) -> Result<Stores, Invalid> {
 }
 
 fn carrier(env: &Lookup<'_>, data: &Path) -> Result<Carrier, Invalid> {
-    let session = env.milliseconds("MALOTE_KAFKA_SESSION_MS")?;
-    let instance = env.text("MALOTE_KAFKA_INSTANCE");
     let Some(url) = env.text("MALOTE_TRANSPORT") else {
         return Ok(Carrier::Embedded { path: data.join("log.db"), chosen_by: "MALOTE_DATA" });
     };
     match url.strip_prefix("embedded:") {
         Some(path) if !path.is_empty() => Ok(Carrier::Embedded { path: path.into(), chosen_by: "MALOTE_TRANSPORT" }),
-        None if url.starts_with("kafka://") => Ok(Carrier::Kafka { url: Secret(url), session, instance }),
+        #[cfg(feature = "servers")]
+        None if url.starts_with("kafka://") => Ok(Carrier::Kafka {
+            url: Secret(url),
+            session: env.milliseconds("MALOTE_KAFKA_SESSION_MS")?,
+            instance: env.text("MALOTE_KAFKA_INSTANCE"),
+        }),
         _ => Err(Invalid::new("MALOTE_TRANSPORT", "embedded:PATH or kafka://host:port[,host:port…] is expected")),
     }
 }

@@ -328,14 +328,7 @@ impl<S: FullStore> Consumer<S> {
         let out = match handled {
             Ok(sealed) => Ok(sealed),
             Err(failure) => {
-                let put_off = match &failure {
-                    Failure::Error(error) if !malote_core::planted::is("put-off-counted") => {
-                        error.downcast_ref::<saga::PutOff>().map(|put_off| put_off.after)
-                    }
-                    _ => None,
-                };
                 let fault = Fault::of(&self.service.store, failure);
-                let fault = Fault { defer: put_off.or(fault.defer), ..fault };
                 tracing::Span::current().record("error.type", fault.class.as_str());
                 Err(fault)
             }

@@ -209,7 +209,9 @@ impl Fault {
         let why = cut_reason(&failure.to_string());
         let (class, defer) = match failure {
             Failure::Reject(_) => (Class::Final, None),
-            Failure::Defer(after) => (Class::Transient, Some(after)),
+            Failure::Defer { after, .. } if !malote_core::planted::is("put-off-counted") => {
+                (Class::Transient, Some(after))
+            }
             Failure::Error(error) => (store.classify(&*error), None),
             _ => (Class::Transient, None),
         };

@@ -88,17 +88,32 @@ fn parse<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Problem> {
     if text.trim().is_empty() {
         return Err(bad("The body is empty. Send a JSON object.".into()));
     }
-    // serde would take its members in their order; nobody who is asked for an object means that
-    if text.trim_start().starts_with('[') && !planted::is("edge-array") {
-        scan(text.as_bytes())?;
-        return Err(bad("The body is a JSON array. Send a JSON object, which names its members.".into()));
-    }
     scan(text.as_bytes())?;
-    serde_json::from_str(text).map_err(|error| match error.classify() {
+    // serde would take an array's members in their order; nobody who is asked for an object means that
+    let is_array = text.trim_start().starts_with('[') && !planted::is("edge-array");
+    match serde_json::from_str(text) {
+        Ok(_) if is_array => Err(not_an_object()),
+        Ok(value) => Ok(value),
         // the error's text speaks of what the client itself has sent, and names the place
-        Category::Data => bad(format!("The body is JSON, but not what is expected here: {error}.")),
-        _ => bad(format!("The body is not JSON: {error}.")),
-    })
+        Err(error) if error.classify() != Category::Data => Err(bad(format!("The body is not JSON: {error}."))),
+        Err(_) if !text.trim_start().starts_with('{') => Err(not_an_object()),
+        Err(error) => {
+            let detail = format!("The body is JSON, but not what is expected here: {}.", in_terms_of_json(&error));
+            Err(bad(detail))
+        }
+    }
+}
+
+fn not_an_object() -> Problem {
+    bad("The body is JSON, but no object. Send a JSON object, which names its members.".into())
+}
+
+/// What is expected is an object to a client, and not the type that holds it here.
+fn in_terms_of_json(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let Some((before, expected)) = text.rsplit_once("expected struct ") else { return text };
+    let after = expected.split_once(' ').map_or("", |(_, after)| after);
+    format!("{before}expected an object {after}")
 }
 
 /// Finds, without recursion, what the parser would overflow on or let through.
@@ -161,7 +176,24 @@ mod tests {
 
     #[test]
     fn an_array_is_not_taken_for_an_object() {
-        assert!(refusal(r#" [1500, "bob"]"#).contains("array"));
+        for body in [r#" [1500, "bob"]"#, "[]", "null", " 5", "true", "\"amount\""] {
+            assert!(refusal(body).contains("no object. Send a JSON object"), "{body}: {}", refusal(body));
+        }
+        assert!(refusal("[1, }").contains("not JSON"));
+    }
+
+    #[test]
+    fn a_client_hears_of_json_and_not_of_types() {
+        #[derive(Debug, Deserialize)]
+        #[allow(dead_code)]
+        struct Orders {
+            orders: Vec<Order>,
+        }
+        let problem = parse::<Orders>(&Bytes::from_static(b"{\"orders\": [null]}")).expect_err("refused");
+        assert!(
+            problem.detail().ends_with("invalid type: null, expected an object at line 1 column 16."),
+            "{problem:?}"
+        );
     }
 
     #[test]
@@ -180,7 +212,6 @@ mod tests {
             ("{\"amount\": 1", "not JSON: EOF"),
             ("{} {}", "missing field `amount` at line 1 column 2"),
             ("{\"amount\": 1, \"to\": \"b\"} x", "not JSON: trailing characters"),
-            ("[]", "is a JSON array"),
             ("{\"amount\": 1}", "missing field `to`"),
             ("{\"amount\": \"1\", \"to\": \"b\"}", "invalid type: string"),
             ("{\"amount\": 1.5, \"to\": \"b\"}", "invalid type: floating point"),

@@ -206,13 +206,13 @@ impl<S: FullStore> Coordinator<S> {
             (Reception::Lacking, _) => {
                 let (name, version) = (&to.definition, to.version);
                 tracing::warn!(service = %self.service, saga = %to.saga, "left alone: no code for version {version} of {name}");
-                return Err(to.lacking().into());
+                return Err(to.lacking());
             }
             (Reception::Advance, Loaded::Present(instance)) => instance,
-            (Reception::Early | Reception::Advance, _) => return Err(to.early().into()),
+            (Reception::Early | Reception::Advance, _) => return Err(to.early()),
         };
         let Some(machine) = self.machine(&instance.definition, instance.version) else {
-            return Err(to.lacking().into());
+            return Err(to.lacking());
         };
         let (_, turn) = self.carry_out(tx, machine, &mut instance, input).await?;
         self.save(tx, &instance, &turn.log).await?;
@@ -315,14 +315,6 @@ fn asked<T: Transaction>(tx: &mut T, send: Send, log: &mut [Entry]) -> Outcome<E
     Ok(envelope)
 }
 
-/// Not now: tried again after this time without counting it, as [`Failure::Defer`] is; and why.
-#[derive(Debug, thiserror::Error)]
-#[error("{why}")]
-pub(crate) struct PutOff {
-    pub(crate) after: Duration,
-    why: String,
-}
-
 /// To which instance something is addressed.
 struct To {
     definition: String,
@@ -332,20 +324,23 @@ struct To {
 }
 
 impl To {
-    fn early(&self) -> PutOff {
+    fn early(&self) -> Failure {
         let Self { definition, saga, .. } = self;
-        let why = format!(
-            "saga {saga} of {definition} is not here: its start has not committed yet, or it is in another database, \
+        Failure::defer(
+            EARLY,
+            format!(
+                "saga {saga} of {definition} is not here: its start has not committed yet, or it is in another database, \
              or lost. Looked for again every {EARLY:?}; meanwhile what has the same key waits"
-        );
-        PutOff { after: EARLY, why }
+            ),
+        )
     }
 
-    fn lacking(&self) -> PutOff {
+    fn lacking(&self) -> Failure {
         let Self { definition, version, saga, .. } = self;
-        let why =
-            format!("saga {saga}: this process has no code for version {version} of {definition}; start one that has");
-        PutOff { after: LACKING, why }
+        Failure::defer(
+            LACKING,
+            format!("saga {saga}: this process has no code for version {version} of {definition}; start one that has"),
+        )
     }
 
     fn reception(&self, versions: &[u32], loaded: &Loaded) -> Reception {

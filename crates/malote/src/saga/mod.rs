@@ -19,7 +19,7 @@ mod notice;
 mod participant;
 
 pub(crate) use acts::Desk;
-pub(crate) use coordinator::{Answers, PutOff};
+pub(crate) use coordinator::Answers;
 pub(crate) use notice::{GIVEN_UP, given_up};
 pub(crate) use participant::{Obey, Obeyed, Obeying, Remote};
 

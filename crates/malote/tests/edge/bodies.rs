@@ -56,7 +56,7 @@ async fn each_bad_body_is_told_what_is_wrong() {
         ("{\"amount\": 5.5}", "invalid type: floating point"),
         ("{\"amount\": 9223372036854775808}", "invalid value"),
         ("{\"amount\": 5}x", "trailing"),
-        ("[5]", "is a JSON array"),
+        ("[5]", "but no object"),
     ] {
         both(&bench, None, body).await[0].problem(400, hint);
     }

@@ -29,7 +29,7 @@ use axum::{
 use chrono::{DateTime, Utc};
 use malote::{
     IdempotencyKey, Outbox, Outcome, Service, StoreError, Transport,
-    edge::{Attempt, Body, Idempotency, Problem, Unsound},
+    edge::{Attempt, Body, Problem, Unsound},
     inspect::Act,
     saga::{Answer, Deed, Sagas},
     with,
@@ -146,15 +146,9 @@ async fn keep(told: Told, tx: &mut Tx) -> Outcome {
     Ok(())
 }
 
-/// The service's HTTP interface, and beside it what lets old keys go.
+/// The service's HTTP interface.
 pub fn router(db: Db, sagas: Sagas<Db>, kit: &Kit) -> Result<Router, Unsound> {
-    let once = Idempotency::new(db.clone(), NAME).limits(kit.times)?;
-    let once = match &kit.redis {
-        Some(redis) => once.redis(redis.clone()),
-        None => once,
-    };
-    tokio::spawn(once.clone().janitor(kit.stop.clone()));
-    let placing = Router::new().route("/orders", post(place)).route_layer(once);
+    let placing = Router::new().route("/orders", post(place)).route_layer(kit.once(NAME, db.clone())?);
     let others = Router::new().route("/orders/{id}", get(show)).route("/orders/{id}/cancel", post(call_off));
     Ok(placing.merge(others).with_state(Edge { outbox: Outbox::new(NAME, db.clone()), db, sagas }))
 }

@@ -17,10 +17,7 @@ pub mod payment;
 use super::{Db, ONE_AT_A_TIME, Tx, connect};
 use crate::app::{Name, Setup};
 use axum::Router;
-use malote::{
-    Outbox, Runtime, StoreError,
-    edge::{Idempotency, Unsound},
-};
+use malote::{Outbox, Runtime, StoreError, edge::Unsound};
 use support::app::{Kit, failed};
 
 /// Opens a service's database and brings malote's tables and the service's own up to date; any number
@@ -55,13 +52,8 @@ pub fn mount(runtime: Runtime, name: Name, db: Db, kit: &Kit, setup: &Setup) -> 
     Ok((kit.run(runtime, name.as_str(), service), routes))
 }
 
-/// The payment service's HTTP interface, and beside it what lets old keys go.
+/// The payment service's HTTP interface.
 fn edge(db: Db, kit: &Kit, setup: &Setup) -> Result<Router, Unsound> {
-    let once = Idempotency::new(db.clone(), Name::Payment.as_str()).limits(kit.times)?;
-    let once = match &kit.redis {
-        Some(redis) => once.redis(redis.clone()),
-        None => once,
-    };
-    tokio::spawn(once.clone().janitor(kit.stop.clone()));
+    let once = kit.once(Name::Payment.as_str(), db.clone())?;
     Ok(payment::router(db, setup.limits, setup.deadline, once))
 }
