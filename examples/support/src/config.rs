@@ -290,17 +290,18 @@ fn stores(env: &Lookup<'_>, data: &Path) -> Result<Stores, Invalid> {
 }
 
 fn carrier(env: &Lookup<'_>, data: &Path) -> Result<Carrier, Invalid> {
+    // Read before it is known whether Kafka carries: a bad setting is told on the day it is made.
+    #[cfg(feature = "servers")]
+    let session = env.milliseconds("MALOTE_KAFKA_SESSION_MS")?;
     let Some(url) = env.text("MALOTE_TRANSPORT") else {
         return Ok(Carrier::Embedded { path: data.join("log.db"), chosen_by: "MALOTE_DATA" });
     };
     match url.strip_prefix("embedded:") {
         Some(path) if !path.is_empty() => Ok(Carrier::Embedded { path: path.into(), chosen_by: "MALOTE_TRANSPORT" }),
         #[cfg(feature = "servers")]
-        None if url.starts_with("kafka://") => Ok(Carrier::Kafka {
-            url: Secret(url),
-            session: env.milliseconds("MALOTE_KAFKA_SESSION_MS")?,
-            instance: env.text("MALOTE_KAFKA_INSTANCE"),
-        }),
+        None if url.starts_with("kafka://") => {
+            Ok(Carrier::Kafka { url: Secret(url), session, instance: env.text("MALOTE_KAFKA_INSTANCE") })
+        }
         _ => Err(Invalid::new("MALOTE_TRANSPORT", "embedded:PATH or kafka://host:port[,host:port…] is expected")),
     }
 }
