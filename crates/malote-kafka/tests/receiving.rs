@@ -59,7 +59,7 @@ async fn a_slow_handler_loses_no_membership() {
     let topic = filled(&kafka, 20_000).await;
     let mut member = kafka.subscribe(&unique("slow"), &[topic]).await.unwrap();
     let mut read = read(&mut member, 10).await;
-    tokio::time::sleep(Duration::from_secs(5)).await; // the handler at work, beyond every limit
+    tokio::time::sleep(Duration::from_secs(5)).await; // what is tested: a handler at work for longer than every limit
     while read.len() < 20_000 {
         read.extend(soon("the rest", member.next(1000)).await.unwrap());
     }

@@ -20,7 +20,10 @@ use std::{
     time::{Duration, Instant},
 };
 use tempfile::TempDir;
-use tokio::{sync::oneshot, task::JoinHandle};
+use tokio::{
+    sync::{Notify, oneshot},
+    task::JoinHandle,
+};
 
 /// Longer than anything here takes; a test that waits so long has failed. Shorter where tests are
 /// run that have to fail.
@@ -139,7 +142,10 @@ pub fn moved(key: &str, n: i64) -> Moved {
 
 /// Fails when it is told to, and remembers what it handled.
 #[derive(Clone, Default)]
-pub struct Books(Arc<Mutex<Written>>);
+pub struct Books {
+    written: Arc<Mutex<Written>>,
+    more: Arc<Notify>,
+}
 
 /// Which ones fail, and how.
 type Fault = (fn(&Moved) -> bool, fn() -> Failure);
@@ -153,30 +159,30 @@ struct Written {
 impl Books {
     /// From now on, these fail.
     pub fn fail(&self, which: fn(&Moved) -> bool, how: fn() -> Failure) {
-        self.0.lock().expect("whole").fault = Some((which, how));
+        self.written.lock().expect("whole").fault = Some((which, how));
     }
     pub fn mend(&self) {
-        self.0.lock().expect("whole").fault = None;
+        self.written.lock().expect("whole").fault = None;
     }
     pub fn handled(&self) -> Vec<Moved> {
-        self.0.lock().expect("whole").handled.clone()
+        self.written.lock().expect("whole").handled.clone()
     }
     /// Waits until so many were handled.
     pub async fn until(&self, what: &[Moved]) {
-        let end = Instant::now() + LONG;
         while self.handled() != what {
-            assert!(Instant::now() < end, "{:?}", self.handled());
-            tokio::time::sleep(Duration::from_millis(5)).await; // between two looks
+            let more = tokio::time::timeout(LONG, self.more.notified()).await;
+            assert!(more.is_ok(), "{:?}", self.handled());
         }
     }
 }
 
 async fn book<T: Transaction>(moved: Moved, _: &mut T, books: &Books) -> Outcome {
-    let mut written = books.0.lock().expect("whole");
+    let mut written = books.written.lock().expect("whole");
     match written.fault {
         Some((which, how)) if which(&moved) => Err(how()),
         _ => {
             written.handled.push(moved);
+            books.more.notify_one();
             Ok(())
         }
     }

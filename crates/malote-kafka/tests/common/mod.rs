@@ -6,10 +6,7 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use malote_core::{Delivery, Envelope, Publisher, Report, Reports, Subscription, Transport, wire};
 use malote_kafka::{Builder, Kafka};
-use std::{
-    future::Future,
-    time::{Duration, Instant},
-};
+use std::{future::Future, time::Duration};
 use uuid::Uuid;
 
 /// Far more than anything here takes.
@@ -55,15 +52,6 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(PATIENCE, future).await {
         Ok(value) => value,
         Err(_) => panic!("{what} does not happen"),
-    }
-}
-
-/// Looks again and again until it is so.
-pub async fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !so() {
-        assert!(Instant::now() < deadline, "{what} does not happen");
-        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
