@@ -149,6 +149,8 @@ fn migrate_makes_the_tables_of_a_file_and_may_be_repeated() {
     let files = folder(&[]);
     let (_, err) = ended(&malote(files.path(), &["status", "--store", "ledger.db"]), 2);
     assert!(err.contains("there is no such file, seen from ") && !files.path().join("ledger.db").exists(), "{err}");
+    let (_, err) = ended(&malote(files.path(), &["status", "--store", "."]), 2);
+    assert!(err.contains("it is a folder"), "{err}");
     for (store, taken) in [("ledger.db", ", 3 steps taken"), ("sqlite:ledger.db", ""), ("ledger.db", "")] {
         let (out, _) = ended(&malote(files.path(), &["migrate", "--store", store]), 0);
         assert_eq!(out, format!("ledger: malote's tables are up to date{taken}\n"));

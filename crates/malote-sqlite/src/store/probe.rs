@@ -6,7 +6,7 @@
 use super::classify::failed;
 use malote_core::{Class, StoreError};
 use sqlx::{ConnectOptions, Connection, sqlite::SqliteConnectOptions};
-use std::{io::ErrorKind, str::FromStr, time::Duration};
+use std::{fs::File, io::ErrorKind, path::Path, str::FromStr, time::Duration};
 
 /// See [`super::Sqlite::holds_tables`].
 pub(super) async fn holds_tables(url_or_path: &str) -> Result<bool, StoreError> {
@@ -17,16 +17,25 @@ pub(super) async fn holds_tables(url_or_path: &str) -> Result<bool, StoreError> 
     };
     let options = options.create_if_missing(false).read_only(true).busy_timeout(Duration::from_secs(5));
     let file = options.get_filename().to_owned();
-    let mut connection = match options.connect().await {
-        Err(_) if file.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) => {
-            let from = std::env::current_dir().unwrap_or_default();
-            let source = format!("there is no such file, seen from {}", from.display());
-            return Err(StoreError { doing: doing(), class: Class::Final, source: source.into() });
-        }
-        connected => connected.map_err(failed(doing()))?,
+    let look = async {
+        let mut connection = options.connect().await?;
+        let holds = sqlx::query_scalar(include_str!("../../sql/holds_tables.sql")).fetch_one(&mut connection).await?;
+        connection.close().await.map(|()| holds)
     };
-    let holds = sqlx::query_scalar(include_str!("../../sql/holds_tables.sql")).fetch_one(&mut connection).await;
-    let holds = holds.map_err(failed(doing()))?;
-    connection.close().await.map_err(failed(doing()))?;
-    Ok(holds)
+    look.await.map_err(|error| match no_file(&file) {
+        Some(why) => StoreError { doing: doing(), class: Class::Final, source: why.into() },
+        None => failed(doing())(error),
+    })
+}
+
+/// Why nothing can be read there, in better words than SQLite's.
+fn no_file(path: &Path) -> Option<String> {
+    match path.metadata() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let from = std::env::current_dir().unwrap_or_default();
+            Some(format!("there is no such file, seen from {}", from.display()))
+        }
+        Ok(there) if there.is_dir() => Some("it is a folder; the path of a file in it is expected".into()),
+        _ => File::open(path).err().map(|error| error.to_string()),
+    }
 }
