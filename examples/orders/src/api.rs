@@ -8,7 +8,7 @@ use axum::{
 use chrono::{DateTime, Utc};
 use malote::{
     edge::{Body, Problem},
-    saga::{LegId, Outline, Status, Stored},
+    saga::{Direction, LegId, Outline, Status, Stored},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -72,9 +72,9 @@ impl Request {
                 faults.push((format!("items[{at}].sku"), "names an item a second time: add the quantities".into()));
             }
         }
-        let token = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        if !(1..=64).contains(&self.card.len()) || !self.card.chars().all(token) {
-            faults.push(("card".into(), "must be a token of the payment provider, such as tok_ok".into()));
+        if !is_token(&self.card) {
+            let fault = "must be a token of the payment provider, such as tok_ok, and never a card's number";
+            faults.push(("card".into(), fault.into()));
         }
         let length = self.address.chars().count();
         if !(1..=MAX_ADDRESS).contains(&length) || self.address.chars().any(char::is_control) {
@@ -254,7 +254,7 @@ fn doing(leg: &LegId) -> &'static str {
     }
 }
 
-/// The steps that were reached, then those of the definition that were not.
+/// The steps that were reached, then those that are still to come: none, once it has ended or turned back.
 fn steps(saga: &Stored, outline: Option<&Outline>) -> Vec<Step> {
     let reached = saga.legs.iter().map(|leg| Step {
         step: leg.id.to_string(),
@@ -263,7 +263,9 @@ fn steps(saga: &Stored, outline: Option<&Outline>) -> Vec<Step> {
         reason: leg.state.reason().map(str::to_owned),
     });
     let come = |name: &str| saga.legs.iter().any(|leg| leg.id.step == name);
-    let names = outline.into_iter().flat_map(|outline| outline.steps.iter().map(|step| step.name.clone()));
+    let goes_on = saga.heading == Direction::Do && !saga.status.is_final();
+    let names = outline.into_iter().filter(|_| goes_on).flat_map(|outline| outline.steps.iter());
+    let names = names.map(|step| step.name.clone());
     let to_come = names.filter(|name| !come(name)).map(|step| Step { step, state: "waiting", asked: 0, reason: None });
     reached.chain(to_come).collect()
 }
@@ -295,6 +297,12 @@ pub fn unknown_order(id: Uuid) -> Problem {
     Problem::new(StatusCode::NOT_FOUND, format!("There is no order {id}."))
 }
 
+/// What the provider gives out for a card. A card's own number must not come to lie in anybody's database.
+fn is_token(card: &str) -> bool {
+    let part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    card.len() <= 64 && card.strip_prefix("tok_").is_some_and(|rest| !rest.is_empty() && rest.chars().all(part))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -315,6 +323,15 @@ mod tests {
         for said in ["`items[0].quantity` is 0", "`items[1].quantity` is 1001", "a second time", "`card`", "`address`"]
         {
             assert!(problem.detail().contains(said), "{}", problem.detail());
+        }
+    }
+
+    #[test]
+    fn a_card_is_a_token_and_no_number() {
+        assert!(["tok_ok", "tok_a-b_9"].into_iter().all(is_token));
+        let long = format!("tok_{}", "x".repeat(61));
+        for card in ["", "tok_", "4111111111111111", "4111-1111-1111-1111", "tok_4111 1111", "TOK_ok", &long] {
+            assert!(!is_token(card), "{card}");
         }
     }
 

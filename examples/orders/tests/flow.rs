@@ -51,6 +51,7 @@ async fn without_stock_the_order_is_cancelled_and_nobody_pays() {
         let id = services.placed(body).await;
         let order = services.settled(&id).await;
         assert_eq!((&order["outcome"], &order["reason"]), (&json!("CANCELLED"), &json!("OUT_OF_STOCK")), "{order}");
+        assert!(order["steps"].as_array().unwrap().iter().all(|step| step["state"] != "waiting"), "{order}");
         assert_eq!(services.effects().await, []);
         let inventory = services.book(Name::Inventory).await;
         assert_eq!(inventory.number(STOCK).await, 3_000_000);
